@@ -234,6 +234,30 @@ class TestMap:
         assert type(found) is RuntimeError
         assert "Closed: it is closed" in str(found)
 
+    @pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
+    @pytest.mark.parametrize("offloaded", [False, True])
+    def test_what_would_end_a_worker_ends_the_call(
+        self, cluster: Cluster, ending: type[BaseException], offloaded: bool
+    ) -> None:
+        def ends(x: Any) -> Any:
+            raise ending(3)
+
+        function = gf.offload(ends, pure=False) if offloaded else ends
+        before = set(cluster.client.run(os.getpid).values())
+        with pytest.raises(ending):
+            cluster.map(function, [1])
+        assert type(cluster.submit(function, 1).exception(LONG)) is ending
+        assert set(cluster.client.run(os.getpid).values()) == before
+
+    def test_an_exception_that_cannot_travel_is_told(self, cluster: Cluster) -> None:
+        with pytest.raises(RuntimeError, match="Closed: it is closed"):
+            cluster.submit(raises_closed, 1).result(LONG)
+
+    @pytest.mark.parametrize("items", [None, 3, "text", np.array(1.0)])
+    def test_what_cannot_be_mapped_over_is_refused(self, cluster: Cluster, items: Any) -> None:
+        with pytest.raises(WorkloadError, match="the map "):
+            cluster.map(abs, items)
+
     def test_a_generator_that_raises_does_so_behind_what_it_gave(self, cluster: Cluster) -> None:
         def items() -> Iterator[int]:
             yield from range(3)
@@ -375,6 +399,8 @@ class TestBlocks:
         unknown = x[x > 0]
         with pytest.raises(WorkloadError, match="is unknown, or differs"):
             cluster.map_blocks(np.sqrt, unknown)
+        with pytest.raises(WorkloadError, match="map_blocks takes Dask arrays, not ndarray"):
+            cluster.map_blocks(np.sqrt, np.ones(3))
 
 
 @contextlib.contextmanager

@@ -71,17 +71,7 @@ class Mapping:
 
     def over(self, items: Any) -> Any:
         """Return the results: a list if the items have a length, else an iterator."""
-        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
-            raise WorkloadError(
-                f"{self.name} takes a sequence, array or iterator of items,"
-                f" not {type(items).__name__}",
-                hint="put a single item in a list",
-            )
-        if isinstance(items, np.ndarray) and not items.ndim:
-            raise WorkloadError(
-                f"{self.name} maps over the first axis of an array; this one has no axes",
-                hint="put it in a list",
-            )
+        check_items(self.name, items)
         if not hasattr(items, "__len__"):
             found = self._watched(self._of_iterator(iter(items)))
             return self._one_by_one(found) if self._ordered else self._pairs(found)
@@ -411,6 +401,20 @@ def _are_alike(items: Any) -> bool:
         if one.shape != shape or one.strides != strides:
             return False
     return True
+
+
+def check_items(name: str, items: Any) -> None:
+    """Raise WorkloadError unless the map of that name can go over `items`."""
+    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+        raise WorkloadError(
+            f"{name} takes a sequence, array or iterator of items, not {type(items).__name__}",
+            hint="put a single item in a list",
+        )
+    if isinstance(items, np.ndarray) and not items.ndim:
+        raise WorkloadError(
+            f"{name} maps over the first axis of an array; this one has no axes",
+            hint="put it in a list",
+        )
 
 
 def _check(batch: Any, most: Any, timeout: Any, on_error: Any, ordered: Any) -> None:

@@ -7,7 +7,7 @@ places calls on its own hardware; what it learns is sent back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextvars import Token
 from math import inf
 from time import monotonic
@@ -22,6 +22,7 @@ from gpuforge.runtime.executor.cluster.connection import Connection, connect
 from gpuforge.runtime.executor.cluster.learning import learned, stored
 from gpuforge.runtime.executor.cluster.run import Run, explained, gone
 from gpuforge.runtime.executor.cluster.work import HERE, Function, run_call, same
+from gpuforge.runtime.executor.mapping import check_items
 from gpuforge.runtime.function.naming import name_of
 
 SHARED_BYTES = 256 << 10
@@ -154,12 +155,14 @@ class Cluster:
         WorkerDied
             If an item ended the process of each worker it ran on.
         WorkloadError, EnvironmentMismatch
-            If a worker cannot load the function, or has another version of gpuforge or Python.
+            If a worker cannot load the function, or has another version of gpuforge or Python, or
+            `items` are none.
         """
         if on_error not in ("raise", "return"):
             raise InvalidSettings(f"on_error={on_error!r} is neither 'raise' nor 'return'")
         options = self._options(timeout, priority, retries, resources, workers)
-        length = None if iter(items) is items else len(items)  # type: ignore[arg-type]
+        check_items("the map", items)
+        length = len(items) if isinstance(items, Sized) else None
         deadline = None if timeout is None else monotonic() + timeout
         sent = self._sent(function)
         run = Run(self.client, sent, items, options, length=length, deadline=deadline)

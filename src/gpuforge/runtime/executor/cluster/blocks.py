@@ -25,7 +25,11 @@ def map_blocks(
     from dask import array
 
     of_dask: Any = array
-
+    if any(not isinstance(one, of_dask.Array) for one in arrays):
+        raise WorkloadError(
+            f"map_blocks takes Dask arrays, not {', '.join(type(one).__name__ for one in arrays)}",
+            hint="dask.array.from_array(x, chunks=...) makes one of a NumPy array",
+        )
     if dtype is None:
         dtype, options = _found_out(function, arrays, options)
     name = getattr(function, "__name__", type(function).__name__)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from gpuforge.errors import TaskTimeout
-from gpuforge.runtime.executor.cluster.run import LOST, died, gone, result_of
+from gpuforge.runtime.executor.cluster.run import LOST, died, explained, gone, result_of
 
 
 class ClusterFuture(Future[Any]):
@@ -46,7 +46,7 @@ async def _follow(made: ClusterFuture, name: str, address: str) -> None:
         if isinstance(error, KilledWorker):
             made.set_exception(died(name))
         elif made.dask.status == "error":
-            made.set_exception(error.with_traceback(result[2]))
+            made.set_exception(explained(error.with_traceback(result[2])))
         elif getattr(error, "reason", LOST) == LOST:
             made.set_exception(gone(address, f" before {name} was done"))
         elif made.cancel():

@@ -16,6 +16,7 @@ from gpuforge.history import Rows
 from gpuforge.runtime.executor.cluster.work import (
     HERE,
     Done,
+    Ended,
     Function,
     ItemsFailed,
     Outcome,
@@ -308,7 +309,9 @@ def died(what: str) -> WorkerDied:
 
 
 def explained(error: BaseException) -> BaseException:
-    """Return what to raise for a chunk that could not be run at all."""
+    """Return what to raise for a call, or a chunk that could not be run at all."""
+    if isinstance(error, Ended):
+        return error.args[0]  # type: ignore[no-any-return]
     if "No module named 'gpuforge" in str(error):  # Dask may send only the text
         from gpuforge.errors import EnvironmentMismatch
 

@@ -46,6 +46,10 @@ class ItemsFailed(Exception):
     """Items of a chunk failed, so Dask should retry it; carries the outcomes."""
 
 
+class Ended(Exception):
+    """A call raised what is no `Exception`, such as SystemExit, which would end the worker."""
+
+
 class Function:
     """A pickled function. Each process unpickles it once, so that learned timings persist."""
 
@@ -127,7 +131,10 @@ def _outcomes(function: Any, values: Sequence[Any]) -> list[Outcome]:
     """Return the outcome of each item; an offloaded function is called in batches."""
     if options_of(function) is None:
         return [outcome(function, value) for value in values]
-    found = call_together(function, [((value,), {}) for value in values])
+    try:
+        found = call_together(function, [((value,), {}) for value in values])
+    except BaseException as error:  # noqa: BLE001 - it ends a map here, too
+        raise _harmless(error) from None
     return [(True, one.value) if one.error is None else _failed(one.error) for one in found]
 
 
@@ -138,8 +145,9 @@ def run_call(
     check_versions(versions)
     try:
         return function.made()(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001 - raised again, in a form that can be sent
-        raise _portable(error) from error.__cause__
+    except BaseException as error:  # noqa: BLE001 - raised again, in a form that can be sent
+        found = _portable(error)
+    raise _harmless(found)  # out here, where it has no context that cannot be sent
 
 
 def same(value: Any) -> Any:
@@ -161,7 +169,7 @@ def outcome(function: Callable[..., Any], value: Any) -> Outcome:
     """Return the result for one item, or the exception in its place."""
     try:
         return True, function(value)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the caller raises it at its place
+    except BaseException as error:  # noqa: BLE001 - the caller raises it at its place
         return _failed(error)
 
 
@@ -189,6 +197,11 @@ def _sendable(one: Outcome) -> Outcome:
             hint="return arrays, numbers or plain objects",
         )
     return one
+
+
+def _harmless(error: BaseException) -> Exception:
+    """Return what a worker may raise: the exception itself, or one that carries it."""
+    return error if isinstance(error, Exception) else Ended(error)
 
 
 def _portable(error: BaseException) -> BaseException:
