@@ -645,8 +645,12 @@ class TestTrouble:
         done = interrupted(tmp_path, signal.SIGINT)
         assert "of 40 items of the map had finished, the others are given up" in done
 
-    def test_a_termination_in_the_middle_leaves_no_process(self, tmp_path: Path) -> None:
-        interrupted(tmp_path, signal.SIGTERM)
+    def test_a_termination_in_the_middle_leaves_no_process_and_no_file(
+        self, tmp_path: Path
+    ) -> None:
+        done = interrupted(tmp_path, signal.SIGTERM)
+        assert "gpuforge: the map was terminated: " in done
+        assert not list(tmp_path.glob("gpuforge-cluster-*"))
 
 
 PROGRAM = """

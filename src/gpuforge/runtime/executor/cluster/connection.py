@@ -10,12 +10,14 @@ import os
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from gpuforge.errors import BackendUnavailable, ClusterUnavailable, InvalidSettings, WorkloadError
 from gpuforge.installation import install_command
 from gpuforge.log import logger
+from gpuforge.runtime.executor import termination
 
 CLOSE_SECONDS, END_SECONDS = 0.5, 10.0
 """Time limits for Dask to close a client, and to end workers before they are killed."""
@@ -153,6 +155,8 @@ def _start(
     except BaseException:
         end(cluster, folder)
         raise
+    termination.tellers[folder] = partial(_leave, cluster, folder)
+    termination.watch()
     return Connection(client, cluster, opened=True, folder=folder)
 
 
@@ -198,9 +202,16 @@ def end(cluster: Any, folder: Folder, *, at_once: bool = False) -> None:
         with contextlib.suppress(TimeoutError):  # only threads that end by themselves are left
             cluster.close(timeout=CLOSE_SECONDS if at_once else END_SECONDS)
     finally:
+        termination.tellers.pop(folder, None)
         if at_once:  # Dask accesses its subfolder again when the program ends
             logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
         folder.cleanup()
+
+
+def _leave(cluster: Any, folder: Folder) -> None:
+    """Leave no process and no file of a local cluster when the program is terminated."""
+    _kill(cluster)
+    folder.cleanup()
 
 
 @contextlib.contextmanager

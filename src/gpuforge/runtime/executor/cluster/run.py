@@ -13,6 +13,7 @@ from typing import Any
 
 from gpuforge.errors import ClusterUnavailable, TaskCancelled, TaskTimeout, WorkerDied
 from gpuforge.history import Rows
+from gpuforge.runtime.executor import termination
 from gpuforge.runtime.executor.cluster.work import (
     HERE,
     Done,
@@ -23,6 +24,7 @@ from gpuforge.runtime.executor.cluster.work import (
     pack,
     run_chunk,
 )
+from gpuforge.runtime.executor.progress import say_ended
 
 CHUNK_SECONDS, LEAST_SECONDS = 0.1, 0.01
 """Target duration of a chunk, some fifty times the overhead of a Dask task; and its minimum when
@@ -97,6 +99,8 @@ class Run:
         self._come: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
 
     def __iter__(self) -> Iterator[Outcome]:
+        termination.tellers[self] = self._say_terminated
+        termination.watch()
         try:
             while True:
                 self._send()
@@ -114,6 +118,7 @@ class Run:
             error.args = (f"{self._so_far()} of the map had finished, the others are given up",)
             raise
         finally:
+            termination.tellers.pop(self, None)
             for future in self._out:  # cancel what is no longer needed
                 future.release()
             self._out.clear()
@@ -150,6 +155,9 @@ class Run:
             " what workers have begun still runs there",
             hint="raise timeout=, or restart workers that hang: cluster.client.restart()",
         )
+
+    def _say_terminated(self) -> None:
+        say_ended("the map", self.finished, self.length, "terminated")
 
     def _so_far(self) -> str:
         return f"{self.finished}{'' if self.length is None else f' of {self.length}'} items"
