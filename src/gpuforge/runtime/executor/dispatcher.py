@@ -194,10 +194,12 @@ class Dispatcher:
 
     def _show(self) -> None:
         """Publish how many tasks wait, run and have ended; call with the lock held."""
-        tally, waiting = self.tally, self.schedule.waiting
+        tally, waiting, shown = self.tally, self.schedule.waiting, self._shown
         now = waiting, len(self.pending) - waiting, tally.done, tally.failed
-        if now != self._shown:
-            published.tasks(*(new - old for new, old in zip(now, self._shown, strict=True)))
+        if now != shown:
+            published.tasks(
+                now[0] - shown[0], now[1] - shown[1], now[2] - shown[2], now[3] - shown[3]
+            )
             self._shown = now
 
     def _count(self, batch: Batch, results: list[Result]) -> None:

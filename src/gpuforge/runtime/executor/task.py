@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import Context
+from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
 from gpuforge.errors import InvalidSettings
@@ -44,7 +45,7 @@ def check_terms(priority: Any, timeout: Any, memory: Any, name: Any) -> Terms:
     InvalidSettings
         If a value is invalid.
     """
-    whole = isinstance(priority, int) and not isinstance(priority, bool)
+    whole = isinstance(priority, Integral) and not isinstance(priority, bool)
     if not whole or not LEAST_PRIORITY <= priority <= MOST_PRIORITY:
         raise InvalidSettings(
             f"priority={priority!r} is not an integer from {LEAST_PRIORITY} to {MOST_PRIORITY}",
@@ -52,7 +53,7 @@ def check_terms(priority: Any, timeout: Any, memory: Any, name: Any) -> Terms:
         )
     if not isinstance(name, str):
         raise InvalidSettings(f"name={name!r} is not text")
-    return Terms(priority, check_timeout(timeout), _memory(memory), name)
+    return Terms(int(priority), check_timeout(timeout), _memory(memory), name)
 
 
 def check_timeout(timeout: Any) -> float | None:
