@@ -42,6 +42,16 @@ def test_little_is_tried_where_batches_take_much_longer() -> None:
     assert sum(size > 1 for size in chosen) == SAMPLES
 
 
+def test_small_batches_that_take_long_for_their_fixed_cost_are_not_the_end() -> None:
+    ladder = Ladder(8, 4096)
+    run(ladder, lambda size: 3.7e-6 if size == 1 else 2.2e-6 + 40e-6 / size)
+    assert ladder.best >= 128
+    ladder = Ladder(8, 4096)
+    chosen = run(ladder, lambda size: 3.7e-6 if size == 1 else 5e-6 + 40e-6 / size)
+    assert ladder.best == 1
+    assert max(chosen) <= 64
+
+
 def test_what_runs_out_of_memory_is_halved_and_grows_back() -> None:
     ladder = Ladder(64, 256)
     run(ladder, lambda size: 10.0 / size, turns=40)

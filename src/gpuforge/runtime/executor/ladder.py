@@ -14,7 +14,10 @@ SAMPLES, KEPT = 3, 5
 WORTH_BATCHING = 0.93
 """A batch must take less than this share of the time of single calls, since it needs memory."""
 WORTH_CLIMBING = 1.5
-"""The best batch's neighbours are tried unless it takes this many times a single call."""
+"""The best batch's neighbours are tried unless it takes this many times a single call, per item."""
+BRIEF_SECONDS = 250e-6
+"""They are tried also if the whole batch is shorter than this: most of its time may be fixed, so it
+says little about larger ones."""
 LOOK_AGAIN = ((16, 1.15), (64, 2.0))
 """One batch in this many retries another size that took at most this many times the best, since
 measurements may be disturbed and the best size changes."""
@@ -87,7 +90,8 @@ class Ladder:
         if known:
             near = self._best(known)
             single = self.each(1)
-            if single is None or self._each(near) < WORTH_CLIMBING * single:
+            brief = near * self._each(near) < BRIEF_SECONDS
+            if single is None or brief or self._each(near) < WORTH_CLIMBING * single:
                 beside = (near * 2, near // 2)
                 sizes += [size for size in beside if SMALLEST <= size <= limit]
         unknown = self._unknown(sizes)
