@@ -474,6 +474,16 @@ def test_a_call_that_is_given_up_is_killed(monkeypatch: pytest.MonkeyPatch) -> N
     until(lambda: is_gone(pid))
 
 
+def test_a_map_kills_the_call_that_takes_too_long() -> None:
+    naps = gf.offload(sleep, pure=False, isolate=True)
+    call_isolated(os.getpid)  # the start of a process counts, too
+    with pytest.raises(TaskTimeout) as late:
+        naps.map([0.0, 60.0, 0.0], timeout=3.0)
+    assert late.value.done == [(0, None)]
+    (found,) = naps.map([60.0], timeout=0.1, on_error="return")
+    assert isinstance(found, TaskTimeout)
+
+
 def test_a_submitted_call_is_killed_at_its_timeout_and_others_go_on() -> None:
     late = never_ends.submit(np.ones(3), timeout=1)
     other = gf.offload(isolate=True)(add).submit(np.ones(3), timeout=60)

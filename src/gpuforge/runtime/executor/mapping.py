@@ -64,6 +64,9 @@ class Mapping:
         self._timeout = timeout
         self._raises, self._ordered = on_error == "raise", ordered
         self._ends = None if timeout is None else perf_counter() + timeout
+        options = offloaded._options
+        if timeout is not None and options.isolate and not options.pure and call is offloaded:
+            self._call = self._isolated
         self._done = 0
         self._total: int | None = None
         self._waited = 0.0
@@ -140,6 +143,14 @@ class Mapping:
         finally:
             termination.tellers.pop(self, None)
             progress.close()
+
+    def _isolated(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a call in a worker process, which is killed when the time is up."""
+        from gpuforge.runtime.workers.functions import call_isolated
+
+        assert self._ends is not None
+        left = max(self._ends - perf_counter(), 0.0)
+        return call_isolated(self._offloaded.__wrapped__, args, kwargs, timeout=left)
 
     def _check_time(self) -> None:
         if self._ends is not None and perf_counter() >= self._ends:
