@@ -69,6 +69,11 @@ def test_removed_nodes_are_grey_and_a_path_is_a_line() -> None:
     assert f"length {path.length}" in axes.get_title() and "3 of them removed" in axes.get_title()
 
 
+def test_a_path_through_another_lattice_is_refused() -> None:
+    with pytest.raises(WorkloadError, match="node 9 is not in the lattice"):
+        Lattice(2, 3).draw(Lattice(2, 4).shortest_path(0, 9))
+
+
 def test_an_analysis_shows_degrees_and_spectrum() -> None:
     pytest.importorskip("scipy")
     found = Lattice(2, 5).analyze()

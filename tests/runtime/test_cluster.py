@@ -28,6 +28,7 @@ from gpuforge.errors import (
     ClusterUnavailable,
     EnvironmentMismatch,
     InvalidSettings,
+    TaskCancelled,
     TaskTimeout,
     WorkerDied,
     WorkloadError,
@@ -313,8 +314,9 @@ class TestSubmit:
             cluster.submit(slowly, 2.0, name="the nap", timeout=0.2).result(LONG)
         future = cluster.submit(slowly, 0.5)
         assert future.cancel()
-        with pytest.raises(CancelledError):
+        with pytest.raises(CancelledError, match="slowly was cancelled") as raised:
             future.result(LONG)
+        assert type(raised.value) is TaskCancelled
 
     def test_resources_and_priorities_reach_dask(self, cluster: Cluster) -> None:
         future = cluster.submit(abs, -1, resources={"GPU": 1})
@@ -458,6 +460,10 @@ class TestUse:
             assert distributed.Client.current() is cluster.client
             (pid,) = cluster.map(process, [0])
             assert array.ones(4, chunks=2).sum().compute() == 4
+            waiting = [cluster.submit(slowly, LONG) for _ in range(3)]
+        for future in waiting:
+            with pytest.raises(TaskCancelled, match="cluster is closed"):
+                future.result(LONG)
         assert context.cluster.get() is None
         assert not Path(f"/proc/{pid}").exists()
         for call in (lambda: cluster.map(abs, [1]), lambda: cluster.submit(abs, 1)):

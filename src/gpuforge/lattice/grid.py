@@ -235,12 +235,14 @@ class Lattice:
         Raises
         ------
         WorkloadError
-            If there are more than 250,000 nodes.
+            If there are more than 250,000 nodes, or a node of the path is not in the lattice.
         EnvironmentMismatch
             If Matplotlib is not installed (``pip install 'gpuforge[plot]'``).
         """
         from gpuforge.lattice.pictures import lattice_picture
 
+        if path is not None:
+            self.shape.several(path.nodes)
         return lattice_picture(self.states, self.removed, path)
 
 

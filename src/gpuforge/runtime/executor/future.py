@@ -27,11 +27,43 @@ class _Waiters(list[Any]):
         self._dispatcher.help(self._task)
 
 
-class TaskFuture(Future[R]):
-    """The result of a task, once it is there.
+class CallFuture(Future[R]):
+    """The result of a call, once it is there.
 
-    If the task was cancelled, ``result`` and ``exception`` raise TaskCancelled, which is a
-    `concurrent.futures.CancelledError`. A task that waits for another one runs it in place if it
+    If the call was cancelled, ``result`` and ``exception`` raise TaskCancelled, which is a
+    `concurrent.futures.CancelledError`.
+    """
+
+    def result(self, timeout: float | None = None) -> R:
+        """Return the value, or raise what the call raised."""
+        try:
+            return super().result(timeout)
+        except CancelledError:
+            raise self._told() from None
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return what the call raised; None if it returned a value."""
+        try:
+            return super().exception(timeout)
+        except CancelledError:
+            raise self._told() from None
+
+    def _told(self) -> BaseException:
+        if self.cancelled():
+            return TaskCancelled(self._fate())
+        found = super().exception()  # the call itself raised a CancelledError
+        assert found is not None
+        return found
+
+    def _fate(self) -> str:
+        """Return which call was cancelled, and when."""
+        raise NotImplementedError
+
+
+class TaskFuture(CallFuture[R]):
+    """The result of a task.
+
+    A task that waits for another one runs it in place if it
     has not begun, so tasks that wait for each other never block a lane.
     """
 
@@ -56,18 +88,12 @@ class TaskFuture(Future[R]):
     def result(self, timeout: float | None = None) -> R:
         """Return the value, or raise what the call raised."""
         self._dispatcher.help(self._task)
-        try:
-            return super().result(timeout)
-        except CancelledError:
-            raise self._cancelled() from None
+        return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return what the call raised; None if it returned a value."""
         self._dispatcher.help(self._task)
-        try:
-            return super().exception(timeout)
-        except CancelledError:
-            raise self._cancelled() from None
+        return super().exception(timeout)
 
     def left_to_parent(self) -> None:
         """Fail in a forked child, where the thread that held this future's lock may not exist."""
@@ -76,9 +102,5 @@ class TaskFuture(Future[R]):
         text = f"task {self._task.name!r} belongs to the parent of this forked process"
         self.set_exception(TaskCancelled(text, hint="submit it in this process, too"))
 
-    def _cancelled(self) -> BaseException:
-        if self.cancelled():
-            return TaskCancelled(f"task {self._task.name!r} was cancelled before it began")
-        found = super().exception()  # the call itself raised a CancelledError
-        assert found is not None
-        return found
+    def _fate(self) -> str:
+        return f"task {self._task.name!r} was cancelled before it began"

@@ -8,9 +8,10 @@ from typing import Any
 
 from gpuforge.errors import TaskTimeout
 from gpuforge.runtime.executor.cluster.run import LOST, died, explained, gone, result_of
+from gpuforge.runtime.executor.future import CallFuture
 
 
-class ClusterFuture(Future[Any]):
+class ClusterFuture(CallFuture[Any]):
     """A ``concurrent.futures.Future`` of a call on a cluster.
 
     Attributes
@@ -18,15 +19,18 @@ class ClusterFuture(Future[Any]):
     dask : Dask's future of the same call; used as an argument, its value stays on the cluster
     """
 
-    def __init__(self, dask: Any) -> None:
+    def __init__(self, dask: Any, name: str) -> None:
         super().__init__()
-        self.dask = dask
+        self.dask, self._name = dask, name
         self.add_done_callback(_let_go)
+
+    def _fate(self) -> str:
+        return f"{self._name} was cancelled, as what is not done is when its cluster is closed"
 
 
 def follow(client: Any, dask: Any, name: str, timeout: float | None) -> ClusterFuture:
     """Return a future that gets the outcome of Dask's."""
-    made = ClusterFuture(dask)
+    made = ClusterFuture(dask, name)
     address = client.scheduler.address
     client.loop.add_callback(_follow, made, name, address)
     if timeout is not None:
