@@ -414,6 +414,10 @@ def test_a_timeout_says_what_finished() -> None:
     with pytest.raises(TaskTimeout, match="4 of 6 items finished") as raised:
         gf.offload(waits).map(range(6), batch=1, timeout=0.04)
     assert raised.value.done == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert "'done'" in raised.value.hint
+    with pytest.raises(TaskTimeout) as raised:
+        list(gf.offload(waits).map(iter(range(6)), batch=1, timeout=0.04))
+    assert (list(raised.value.done), raised.value.hint) == ([], "raise the timeout")
     assert isinstance(raised.value, TimeoutError)
     assert gf.offload(waits).map(range(3), timeout=60) == [0, 1, 2]
 

@@ -156,10 +156,12 @@ class Mapping:
         if self._ends is not None and perf_counter() >= self._ends:
             assert self._timeout is not None
             of = f" of {self._total}" if self._total is not None else ""
+            told = self._total is not None and self._ordered
             raise TaskTimeout(
                 f"{self.name} took longer than {format_seconds(self._timeout)}:"
                 f" {self._done}{of} items finished",
-                hint="raise the timeout; the error's attribute 'done' has the finished results",
+                hint="raise the timeout"
+                + "; the error's attribute 'done' has the finished results" * told,
             )
 
     # -- how the items are called ------------------------------------------------------------------
