@@ -476,6 +476,10 @@ class TestUse:
             with gf.cluster(given, timeout=LONG) as found:
                 assert found.map(operator.neg, [1, 2]) == [-1, -2]
         assert cluster.map(operator.neg, [1]) == [-1]
+        with client_of(theirs.scheduler_address, 0) as closed:
+            pass
+        with pytest.raises(ClusterUnavailable, match="it is closed"):
+            gf.cluster(closed)
 
     def test_adaptive_is_dasks_own(self) -> None:
         with gf.cluster(adaptive=(0, 2), timeout=LONG) as cluster:

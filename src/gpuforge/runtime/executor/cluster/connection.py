@@ -78,6 +78,11 @@ def connect(
         client = _client(distributed, where, security, timeout)
         found = Connection(client, None, opened=True)
     elif isinstance(where, distributed.Client):
+        if where.status != "running":
+            raise ClusterUnavailable(
+                f"the Dask client is not connected to a scheduler: it is {where.status}",
+                hint="pass a new distributed.Client(address), or the address itself",
+            )
         found = Connection(where, where.cluster, opened=False)
     elif where is not None:
         if not hasattr(where, "scheduler_address"):
