@@ -572,6 +572,20 @@ def test_a_map_that_is_cut_short_says_how_far_it_came(number: signal.Signals, ca
     assert ("KeyboardInterrupt" in told) == (number == signal.SIGINT)
 
 
+def test_the_signal_is_the_programs_again_after_a_map() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        found = gf.offload(itself).map(iter(matrices()))
+        next(found)
+        while_it_lasts = signal.getsignal(signal.SIGTERM)
+        found.close()
+        assert while_it_lasts is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_a_long_map_shows_how_far_it_is_and_erases_that(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpuforge.runtime.executor import progress
 

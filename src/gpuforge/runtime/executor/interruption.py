@@ -68,8 +68,7 @@ def finish() -> None:
 
 def watch_for_termination() -> None:
     """Make SIGTERM report what finished before the process ends, unless the program handles it."""
-    termination.tellers[tell] = _tell_terminated
-    termination.watch()
+    termination.begin(tell, _tell_terminated, in_children=True)
 
 
 def _tell_terminated() -> None:
@@ -82,7 +81,6 @@ def _tell_terminated() -> None:
 
 
 def _after_fork() -> None:
-    termination.tellers[tell] = _tell_terminated
     for dispatcher in list(everyone):
         dispatcher.fork()
 

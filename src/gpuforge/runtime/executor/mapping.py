@@ -129,8 +129,7 @@ class Mapping:
             progress.close()
             say_ended(self.name, self._done, self._total, "terminated")
 
-        termination.tellers[self] = tell_terminated
-        termination.watch()
+        termination.begin(self, tell_terminated)
         try:
             for chunk in chunks:
                 self._done += len(chunk.values)
@@ -141,7 +140,7 @@ class Mapping:
             say_ended(self.name, self._done, self._total)
             raise
         finally:
-            termination.tellers.pop(self, None)
+            termination.end(self)
             progress.close()
 
     def _isolated(self, *args: Any, **kwargs: Any) -> Any:

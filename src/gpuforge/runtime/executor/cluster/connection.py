@@ -160,8 +160,7 @@ def _start(
     except BaseException:
         end(cluster, folder)
         raise
-    termination.tellers[folder] = partial(_leave, cluster, folder)
-    termination.watch()
+    termination.begin(folder, partial(_leave, cluster, folder))
     return Connection(client, cluster, opened=True, folder=folder)
 
 
@@ -207,7 +206,7 @@ def end(cluster: Any, folder: Folder, *, at_once: bool = False) -> None:
         with contextlib.suppress(TimeoutError):  # only threads that end by themselves are left
             cluster.close(timeout=CLOSE_SECONDS if at_once else END_SECONDS)
     finally:
-        termination.tellers.pop(folder, None)
+        termination.end(folder)
         if at_once:  # Dask accesses its subfolder again when the program ends
             logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
         folder.cleanup()

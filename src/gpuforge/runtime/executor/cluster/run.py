@@ -99,8 +99,7 @@ class Run:
         self._come: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
 
     def __iter__(self) -> Iterator[Outcome]:
-        termination.tellers[self] = self._say_terminated
-        termination.watch()
+        termination.begin(self, self._say_terminated)
         try:
             while True:
                 self._send()
@@ -118,7 +117,7 @@ class Run:
             error.args = (f"{self._so_far()} of the map had finished, the others are given up",)
             raise
         finally:
-            termination.tellers.pop(self, None)
+            termination.end(self)
             for future in self._out:  # cancel what is no longer needed
                 future.release()
             self._out.clear()
