@@ -121,8 +121,10 @@ def as_completed(items: list[Any]) -> int:
 
 def in_a_loop(items: list[Any]) -> int:
     async def main() -> int:
+        loop = asyncio.get_running_loop()
         async with asyncio.timeout(SECONDS):
-            return len(await asyncio.gather(*[double.aio(x) for x in items]))
+            others = [loop.run_in_executor(gf.executor(), double, x) for x in items[1:]]
+            return len(await asyncio.gather(double.aio(items[0]), *others))
 
     return asyncio.run(main())
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -72,6 +74,13 @@ class TaskFuture(CallFuture[R]):
         self._task = task
         self._dispatcher = dispatcher
         self._waiters = _Waiters(task, dispatcher)
+
+    def add_done_callback(self, fn: Callable[[Future[R]], object]) -> None:
+        """Call a function with this future when it has ended."""
+        super().add_done_callback(fn)
+        asyncio = sys.modules.get("asyncio")
+        if asyncio is not None and asyncio._get_running_loop() is not None:  # it may await this
+            self._dispatcher.help(self._task)
 
     def cancel(self) -> bool:
         """Cancel the task if it has not begun; return whether it is cancelled."""
