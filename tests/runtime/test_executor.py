@@ -281,6 +281,19 @@ class TestSubmit:
 
 
 class TestErrors:
+    def test_a_task_for_which_no_thread_starts_is_refused_and_forgotten(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def start(self: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", start)
+            with pytest.raises(RuntimeError, match="can't start"):
+                double.submit(X)
+        assert gf.executor().stats().queued == 0
+        assert double.submit(X).result(SECONDS).tolist() == [0, 2, 4, 6]
+
     def test_they_are_the_builtin_ones_too_and_can_be_pickled(self) -> None:
         assert issubclass(TaskTimeout, TimeoutError)
         assert issubclass(TaskTimeout, concurrent.futures.TimeoutError)

@@ -94,6 +94,8 @@ class Dispatcher:
             If the executor was shut down.
         DeviceOutOfMemory
             If it needs more memory than it can ever get.
+        RuntimeError
+            If no thread can be started for it.
         """
         home = task.home
         with self._lock:
@@ -110,9 +112,13 @@ class Dispatcher:
             if home is not None:
                 home.pending[task] = None
                 home.given += 1
-            for name in task.lanes:
-                if self.schedule.is_news(task, self.schedule.lanes[name]):
-                    self._wake(name)
+            try:
+                for name in task.lanes:
+                    if self.schedule.is_news(task, self.schedule.lanes[name]):
+                        self._wake(name)
+            except RuntimeError:  # the system starts no more threads
+                self._drop(task)
+                raise
             self._show()
 
     def add_lane(self, lane: Lane) -> None:
@@ -251,13 +257,16 @@ class Dispatcher:
     def cancel(self, task: Task) -> bool:
         """Cancel a task unless it has begun; return whether it was. The caller notifies."""
         with self._lock:
-            if not self.schedule.drop(task):
-                return False
-            self.tally.cancelled += 1
-            if task.home is not None:
-                task.home.cancelled += 1
-            self._end([task])
-            return True
+            return self._drop(task)
+
+    def _drop(self, task: Task) -> bool:
+        if not self.schedule.drop(task):
+            return False
+        self.tally.cancelled += 1
+        if task.home is not None:
+            task.home.cancelled += 1
+        self._end([task])
+        return True
 
     def give_up(self, task: Task, after: float = GRACE_SECONDS) -> bool:
         """End a task that nobody waits for; return whether this ended it.
