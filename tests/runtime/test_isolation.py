@@ -75,11 +75,6 @@ def surroundings() -> tuple[str, str | None, bool]:
     return os.getcwd(), os.environ.get("GPUFORGE_OF_A_TEST"), "/of/a/test" in sys.path
 
 
-def move(folder: str) -> None:
-    os.chdir(folder)
-    os.environ["GPUFORGE_OF_A_TEST"] = "left behind"
-
-
 def fork() -> str:
     child = os.fork()
     if child:
@@ -145,12 +140,14 @@ class TestOneCall:
     ) -> None:
         before = call_isolated(surroundings)
         assert before == (os.getcwd(), None, False)
-        call_isolated(move, ("/",))
+        call_isolated(os.chdir, ("/",))
         assert call_isolated(surroundings) == before
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("GPUFORGE_OF_A_TEST", "set")
         monkeypatch.syspath_prepend("/of/a/test")
         assert call_isolated(surroundings) == (str(tmp_path.resolve()), "set", True)
+        monkeypatch.undo()
+        assert call_isolated(surroundings) == before
 
     def test_a_child_that_it_forks_gives_no_answer(self) -> None:
         assert call_isolated(fork) == "parent"

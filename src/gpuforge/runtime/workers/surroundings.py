@@ -19,12 +19,16 @@ class Surroundings:
         self.path = list(sys.path)
 
     def enter(self) -> None:
-        """Make them those of this process."""
-        here = Surroundings()
-        if self.folder and self.folder != here.folder:
+        """Make them those of this process; variables that libraries set here stay."""
+        global _entered
+        if self.folder:
             with contextlib.suppress(OSError):
                 os.chdir(self.folder)
         sys.path[:] = self.path
-        if self.variables != here.variables:
-            os.environb.clear()
-            os.environb.update(self.variables)
+        before, _entered = _entered.variables, self
+        for name in before.keys() - self.variables.keys():
+            os.environb.pop(name, None)
+        os.environb.update(self.variables.items() - before.items())
+
+
+_entered = Surroundings()
