@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -612,6 +614,23 @@ def test_a_long_map_shows_how_far_it_is_and_erases_that(monkeypatch: pytest.Monk
     terminal.text = ""
     gf.offload(itself).map(matrices())
     assert terminal.text == ""
+
+
+@pytest.mark.parametrize("stream", [None, SimpleNamespace(write=print), io.StringIO()])
+def test_no_map_fails_for_want_of_a_terminal(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpuforge.runtime.executor import progress
+
+    if isinstance(stream, io.StringIO):
+        stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "AFTER_SECONDS", 0.0)
+    assert gf.offload(itself).map([1, 2, 3, 4, 5, 6]) == [1, 2, 3, 4, 5, 6]
+
+    def stops(x: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gf.offload(stops).map([1, 2, 3, 4, 5, 6])
 
 
 def test_a_short_program_loads_nothing_that_places_calls() -> None:

@@ -9,6 +9,7 @@ import sys
 from gpuforge.errors import TaskCancelled
 from gpuforge.runtime.executor import termination
 from gpuforge.runtime.executor.dispatcher import Dispatcher, everyone
+from gpuforge.runtime.executor.progress import say
 from gpuforge.runtime.executor.stats import Counts, names
 from gpuforge.runtime.executor.task import Task
 
@@ -49,8 +50,7 @@ def tell(cause: str, given: int, finished: int, cancelled: int, abandoned: list[
         parts.append(f"{cancelled} cancelled before they began")
     if abandoned:
         parts.append(f"{len(abandoned)} abandoned while they ran ({names(abandoned)})")
-    sys.stderr.write(f"gpuforge: {cause}: {', '.join(parts)}\n")
-    sys.stderr.flush()
+    say(f"gpuforge: {cause}: {', '.join(parts)}\n")
 
 
 @atexit.register
@@ -61,7 +61,7 @@ def finish() -> None:
             if getattr(sys, "last_type", None) is not KeyboardInterrupt:
                 dispatcher.wait(dispatcher.pending)
         except KeyboardInterrupt:
-            sys.stderr.write("\n")
+            say("\n")
         interrupt(dispatcher, dispatcher.pending, dispatcher.tally)
         dispatcher.close()
 

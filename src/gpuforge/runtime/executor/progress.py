@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from time import perf_counter
 
@@ -23,26 +24,35 @@ class Progress:
         if now < self._due:
             return
         self._due = now + EVERY_SECONDS
-        stream = sys.stderr
-        if stream is None or not stream.isatty():
+        if not _is_terminal():
             return
         rate = done / (now - self._began)
         share = f" of {self._total} ({100 * done // self._total} %)" if self._total else ""
-        stream.write(f"\r\x1b[K{self._name}: {done}{share}, {rate:.3g} items/s")
-        stream.flush()
+        say(f"\r\x1b[K{self._name}: {done}{share}, {rate:.3g} items/s")
         self._shown = True
 
     def close(self) -> None:
         """Erase the line."""
         if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            say("\r\x1b[K")
             self._shown = False
 
 
 def say_ended(name: str, done: int, total: int | None, cause: str = "interrupted") -> None:
     """Report on stderr how many items of a map had finished when it was cut short."""
-    if sys.stderr is not None:
-        of = f" of {total}" if total is not None else ""
-        sys.stderr.write(f"gpuforge: {name} was {cause}: {done}{of} items finished\n")
+    of = f" of {total}" if total is not None else ""
+    say(f"gpuforge: {name} was {cause}: {done}{of} items finished\n")
+
+
+def say(text: str) -> None:
+    """Write to stderr, unless there is none, it is closed, or nobody reads it."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(text)
         sys.stderr.flush()
+
+
+def _is_terminal() -> bool:
+    """Return whether stderr is a terminal; a program's own stand-in may have no such method."""
+    with contextlib.suppress(AttributeError, ValueError):
+        return sys.stderr.isatty()
+    return False
