@@ -468,7 +468,7 @@ def test_a_call_that_is_given_up_is_killed(monkeypatch: pytest.MonkeyPatch) -> N
                 await gf.offload(hang, pure=False, isolate=True).aio()
 
     asyncio.run(main())
-    until(lambda: is_gone(pid))
+    until(lambda: is_gone(pid) and not gf.executor().stats().abandoned)
 
 
 def test_a_map_kills_the_call_that_takes_too_long() -> None:

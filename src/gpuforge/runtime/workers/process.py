@@ -91,7 +91,7 @@ class Worker:
     @property
     def alive(self) -> bool:
         """Whether it is running."""
-        return not self._closed and self.process.poll() is None
+        return not self._closed and not self._has_ended()
 
     def send(self, message: Any, arrays: Sequence[Host] = ()) -> None:
         """Send a request.
@@ -155,8 +155,19 @@ class Worker:
             self._close()
 
     def interrupt(self) -> None:
-        """Kill its process group, which includes what its function started."""
-        with contextlib.suppress(ProcessLookupError):
+        """Kill it and what its function started, if it is running."""
+        if not self._has_ended():
+            self._kill_group()
+
+    def _has_ended(self) -> bool:
+        """Return whether it has ended, in which case what it started is killed."""
+        if self.process.returncode is None and self.process.poll() is not None:
+            self._kill_group()
+        return self.process.returncode is not None
+
+    def _kill_group(self) -> None:
+        """Kill its process group; not later than its status is taken, which frees its number."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def forget(self) -> None:
@@ -165,10 +176,10 @@ class Worker:
         self._close()
 
     def _lost(self, *, begun: bool) -> Lost:
-        if not self._closed:
+        if self.process.returncode is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(_ENDING_SECONDS)
-            self.interrupt()
+            self._kill_group()
         status = self.process.wait()
         words = "" if self._closed else _last_words(self._words)
         if self._stalled:
