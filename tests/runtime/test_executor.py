@@ -179,6 +179,7 @@ class TestSubmit:
             named.submit(X, name="mine")
         assert named.submit(X, "mine").result(SECONDS) == "mine"
         assert named.submit(X, priority=1).result(SECONDS) == "none"
+        assert named.submit(X, priority=np.int64(2)).result(SECONDS) == "none"
         with gf.executor() as executor:
             assert executor.submit(named, X, name="mine").result(SECONDS) == "mine"
 
