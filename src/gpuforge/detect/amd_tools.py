@@ -120,9 +120,12 @@ def _concise(text: str) -> list[Facts]:
     for line in lines_of(text):
         new = re.match(r"\d+\s+\d+\s+(0x[0-9a-f]{4}),\s+\d+\s", line)
         old = re.match(r"\s*(?:GPU\[)?\d+\]?\s+:?\s*(\d+(\.\d+)?\s?°?c|N/A)\s", line, re.I)
+        first = re.match(r"\s*\d+\s+([0-9a-f]{4})\s+\d+(?:\.\d+)?\s?°?c\s", line, re.I)
         between = re.match(r"\d+\s+\[0x[0-9a-f]+\s*:\s*0x[0-9a-f]+\]\s", line, re.I)
-        if new or old or between:
-            devices.append(_device({"device id": new[1]} if new else {}))
+        if shown := new or first:
+            devices.append(_device({"device id": f"0x{shown[1].removeprefix('0x')}"}))
+        elif old or between:
+            devices.append(_device({}))
     return devices
 
 

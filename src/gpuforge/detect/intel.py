@@ -141,7 +141,7 @@ def parse_sycl_ls(text: str) -> Report:
         for backend in ("level_zero", "opencl")
         if backend in lines
     )
-    main = lines.get("level_zero") or lines.get("opencl") or []
+    main = max((lines.get(one, []) for one in ("level_zero", "opencl")), key=len)  # either is cut
     return Report([_device({"name": n, "driver": v, "platform": p}, runtimes) for n, v, p in main])
 
 

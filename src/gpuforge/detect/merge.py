@@ -24,6 +24,8 @@ _FAMILY = re.compile(
     r"Intel(?:\(R\))? Graphics(?: \[0x[0-9a-f]{4}\])?",
     re.I,
 )
+# What drives a card in place of its maker's driver, which a text may tell of all the same.
+_INSTEAD = (Driver("nouveau"), Driver("vfio-pci"), Driver("pci-stub"))
 FACTS = frozenset(f.name for f in fields(Device)) - {"index", "vendor", "runtimes", "origins"}
 
 
@@ -243,7 +245,8 @@ def _best(name: str, ranked: list[Sighting]) -> Sighting | None:
         if isinstance(value, Absent):
             return 3
         if isinstance(value, Driver):
-            return 0 if known(value.version) else 1
+            said_of_others = sighting.trust >= HEARSAY and ranked[0].facts[name] in _INSTEAD
+            return 2 if said_of_others else 0 if known(value.version) else 1
         cut = name == "name" and str(value).endswith("...")
         family = name == "name" and _FAMILY.fullmatch(str(value)) is not None
         nameless = name == "partitions" and "MIG" in value

@@ -210,7 +210,7 @@ def parse_list(text: str) -> Report:
         elif mig and report.devices:
             names = report.devices[-1].get("partitions", ())
             report.devices[-1]["partitions"] = (*names, mig[1])
-        elif re.match(r"\s*GPU\d+\s+(?!GPU|XGMI|PCIE)(X|[A-Z]{2,4}\d*)\s", line):
+        elif re.match(r"\s*GPU\d+\s+(?!GPU|XGMI|PCIE|NIC\d)(X|[A-Z]{2,4}\d*)\s", line):
             report.devices.append({})  # a row of `topo -m`
     report.trust = 2 if re.search(r"^[ \t]*Link \d+", text, re.M) else 0
     return report

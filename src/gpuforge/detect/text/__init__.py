@@ -8,7 +8,10 @@ of them is imported on a live machine.
 
 from __future__ import annotations
 
-from gpuforge.facts import Machine
+import re
+from dataclasses import replace
+
+from gpuforge.facts import Device, Machine, known
 from gpuforge.probe import Probe
 
 __all__ = ["machine_from_text", "unpacked"]
@@ -30,7 +33,19 @@ def machine_from_text(text: str) -> Machine:
         machine = detect_machine(probe, vendor_seconds=60, parallel=False)
         if machine.devices or machine.error:
             break
-    return machine
+    return replace(machine, devices=tuple(_sized(one) for one in machine.devices))
+
+
+def _sized(device: Device) -> Device:
+    """Return a device with the memory size in its name, such as "A100 80GB", if no other is known.
+
+    A live machine is asked for its memory; a text may show no more than the name.
+    """
+    sizes = set(re.findall(r"(?<![\d.])(\d{1,3})\s?GB\b", known(device.name) or ""))
+    if len(sizes) != 1 or known(device.memory_total_bytes) is not None:
+        return device
+    origins = {**device.origins, "memory_total_bytes": "its name"}
+    return replace(device, memory_total_bytes=int(sizes.pop()) << 30, origins=origins)
 
 
 def unpacked(probe: Probe) -> Probe:

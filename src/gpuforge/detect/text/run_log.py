@@ -84,6 +84,7 @@ def _add(
     near = last is not None and number - last.line <= entry.get("reach", REACH)
     vendor = entry.get("vendor") or _LIBRARIES.get(said.get("library", "").lower())
     vendor = vendor or pci_ids.vendor_of(said.get("maker", "").lower())
+    vendor = vendor or pci_ids.vendor_named_in(said.get("company", ""))
     # ROCm builds of a program print the same lines as CUDA builds.
     vendor = pci_ids.vendor_named_in(name) or vendor
     if vendor is None and name and (products := products_in(name.replace("_", " "), asked=True)):
@@ -115,10 +116,12 @@ def _add(
     device.facts.update({key: value for key, value in facts.items() if key not in device.facts})
 
 
-def _unpacked(number: str) -> str:
-    """Return the address ``1a:00.0`` for NCCL's 1a000."""
+def _unpacked(said: dict[str, str]) -> str:
+    """Return the address ``1a:00.0`` for NCCL's 1a000, and for its tests' 0x1a and 0000:1a:00."""
+    number = said.get("packed", f"{said['bus_hex']}000" if "bus_hex" in said else "")
     digits = number.zfill(9)
-    return f"{digits[-9:-5]}:{digits[-5:-3]}:{digits[-3:-1]}.{digits[-1]}" if number else ""
+    spelled = f"{digits[-9:-5]}:{digits[-5:-3]}:{digits[-3:-1]}.{digits[-1]}" if number else ""
+    return spelled or f"{said.get('place', '')}.0"
 
 
 def _driver(said: dict[str, str], vendor: Vendor) -> Driver | None:
@@ -155,7 +158,7 @@ def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
         if vendor == "nvidia" and re.fullmatch(r"\d+\.\d", compute)
         else None,
         architecture=gfx(target),
-        pci_address=pci_address(said.get("address", "") or _unpacked(said.get("packed", "")))
+        pci_address=pci_address(said.get("address", "") or _unpacked(said))
         or (pci_address_of(*place) if len(place) == 4 else None),
         pci_id=pci_id(maker, device) if device and maker else None,
         integrated=shared,

@@ -22,7 +22,7 @@ _DAY = r"\d{4}[-/.]?\d\d[-/.]?\d\d[T ]\s?"
 _TIME = rf"(?:{_DAY}\d\d:\d\d(?=\])|(?:{_DAY})?\d{{1,2}}:\d\d:\d\d(?:[.,:-]\d{{1,9}})?Z?)"
 _LEVEL = r"[\[(]?(?:INFO|DEBUG|WARN|WARNING|ERROR|TRACE|NOTICE|info|Info|Debug|Warning)[\])]?"
 _LOGGED = re.compile(
-    rf"^(?:[\w.-]{{2,40}}\s{{1,12}}\|\s)?"
+    rf"^(?:[\w.-]{{2,40}}(?:\s{{1,12}}\||\s(?:std)?(?:out|err):)\s|\[\d+,\d+\]<std(?:out|err)>:)?"
     rf"(?:\[?{_TIME}\]?:?(?=\s|\[|$)(?:\s\||\s-\s[\w.]+(?=\s-\s))?)?"
     rf"(?:(?:\s*-\s|\s*){_LEVEL}(?:\s-\s|:\s|\s))?(?:-->\s)?(?:\+\s)?"
 )
