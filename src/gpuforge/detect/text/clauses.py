@@ -83,7 +83,7 @@ def _parts(line: str, start: int, end: int) -> dict[str, str]:
     before, after = line[:start], line[end:]
     near = before[-CLAUSE:]
     behind = re.split(r"[.!?](?=\s)", after, maxsplit=1)[0][: CLAUSE // 2]
-    count = re.search(r"(?:(?<![\d.])\d{1,2}\s?[x×*]?\s?)?$", before)
+    count = re.search(r"(?:(?<![\d.])\d{1,2}\s?[x×*]?\s?(?:-\s)?)?$", before)
     return {
         "line": line,
         "short line": line if len(line) < SHORT_LINE else "",

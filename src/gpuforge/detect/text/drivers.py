@@ -17,10 +17,10 @@ _VERSION = (
 OF_DRIVER = re.compile(_VERSION)
 # A version that is a whole answer, such as Mesa's; NVIDIA's would be that of CUDA.
 _WHOLE = r"^\W*v?(\d{1,2}(?:\.\d{1,3}){1,2})\W*$"
-# Version schemes of driver packages on Windows: Adrenalin's year and month, Intel's build.
+# Version schemes of packages: Adrenalin's year and month, Intel's build and compute runtime.
 PACKAGE = {
     "amd": rf"\b(\d\d\.\d{{1,2}}\.\d{{1,2}})\b|{_WHOLE}",
-    "intel": rf"(?<![\d.])(\d{{2,3}}\.\d{{4}})\b|{_WHOLE}",
+    "intel": rf"(?<![\d.])(\d{{2,3}}\.\d{{4}}|\d\d\.\d\d\.\d{{5,6}})\b(?!\.)|{_WHOLE}",
     "nvidia": r"^(?:nvidia[ -]+)?v?([3-6]\d\d)\b(?![.-]\d)",
 }
 OF_GL = re.compile(

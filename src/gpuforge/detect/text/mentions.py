@@ -30,6 +30,8 @@ _ASKED = re.compile(r"^[^.!?]*\?")
 _OWN = re.compile(
     r"\b(my|our|I have|I've|I use|у меня|мо[йяюе]\w?|на ноут\w*|mein\w*|meu|minha)\b", re.I
 )
+# Of the words before what is there no more, those that leave no doubt.
+_REPLACED = re.compile(r"upgraded|switched|swapped|replac|moved|changed|coming|sold", re.I)
 _QUOTES = re.compile(r"^(#+ |[>*\u2022`+\s-]+|\[(?!previous|old)[^\]\d]{2,40}\]:?\s)+", re.I)
 
 
@@ -44,6 +46,7 @@ class Mention:
     counted : whether the sentence says how many cards there are
     score : how certain it is; 0 if it counts only where nothing else does
     doubtful : whether the text leaves open that the machine has it
+    gone : whether the sentence says that another has replaced it
     """
 
     line: int
@@ -53,14 +56,20 @@ class Mention:
     counted: bool = False
     score: int = 0
     doubtful: bool = False
+    gone: bool = False
 
 
 def mentions_in(text: str) -> Iterator[Mention]:
     """Yield each product once that the machine has according to a person or a program."""
     found: dict[tuple[Vendor, frozenset[str], int | None], Mention] = {}
     doubtful: dict[frozenset[str], Mention] = {}
-    for one in (one for number, line in _telling(text) for one in _of_line(number, line)):
+    told = [one for number, line in _telling(text) for one in _of_line(number, line)]
+    products = {product_of(one.product.name) for one in told}
+    gone = {product_of(one.product.name) for one in told if one.gone}
+    for one in (one for one in told if not one.gone):
         words = product_of(one.product.name)
+        if words and words in gone and gone < products:
+            continue
         if not one.score:
             doubtful.setdefault(words, one)
             continue
@@ -104,12 +113,17 @@ def _plausible(
     own = [one for (v, words, n), one in kept if n is not None or (v, words) not in numbered]
     for vendor in dict.fromkeys(one.product.vendor for one in own):
         these = [one for one in own if one.product.vendor == vendor]
-        sure = [one for one in these if one.number is not None or one.counted or one.score >= SURE]
+        sure = [one for one in these if _is_sure(one)]
         talk = [one for one in these if one not in sure]
         for likely in (talk, [one for one in talk if one.score > PERHAPS], []):
             if len({product_of(one.product.name) for one in likely}) <= PRODUCTS_AT_MOST:
                 yield from (one for one in these if one in sure or one in likely)
                 break
+
+
+def _is_sure(one: Mention) -> bool:
+    counted = one.counted or one.product.count > 1
+    return one.number is not None or counted or one.score >= SURE
 
 
 def _makers(text: str, told: set[Vendor]) -> Iterator[Mention]:
@@ -138,7 +152,7 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
     many, title = bool(form("clauses", "many").search(bare)), line.lstrip().startswith("#")
     last: Product | None = None  # the previous one, if it counts
     for kind, product in products:
-        score, which = _judged(bare, kind, product, last, title=title)
+        score, which, gone = _judged(bare, kind, product, last, title=title)
         # T-Rex prints the bus in the device's position: [00:01.0].
         alone = len({product_of(one.name) for _, one in products}) == 1
         words = bare if alone and not re.search(r"\[\d\d:", bare) else ""
@@ -147,8 +161,8 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
             count = max(_listed_twice(bare, [one for _, one in products], product), product.count)
             product = replace(product, count=count)
             yield Mention(number, product, which, words, many, score, score < THERE)
-        elif score >= PERHAPS and product_of(product.name):
-            yield Mention(number, product, None, words, doubtful=True)
+        elif gone or (score >= PERHAPS and product_of(product.name)):
+            yield Mention(number, product, None, words, doubtful=True, gone=gone)
 
 
 def _candidates(line: str) -> list[tuple[str, Product]]:
@@ -173,8 +187,8 @@ def _candidates(line: str) -> list[tuple[str, Product]]:
 
 def _judged(
     line: str, kind: str, product: Product, last: Product | None, *, title: bool
-) -> tuple[int, int | None]:
-    """Return the score of a product, and which device it is as the text numbers them.
+) -> tuple[int, int | None, bool]:
+    """Return a product's score, which device it is as the text numbers them, whether it is former.
 
     What patterns cannot express, such as a question about other GPUs or the rest of a list, has
     the weight of `mark`, `general`, `mine` and `name` in the table.
@@ -182,6 +196,7 @@ def _judged(
     evidence = evidence_of(kind, line, product.start, product.end)
     score, said = _BASE[kind] + evidence.score, evidence.said
     mark = said.get("mark")
+    gone = "former" in said and _REPLACED.match(said["former"][0]) is not None
     which = next((int(part) for part in mark.groups() if part), None) if mark else None
     asked = kind == "gpu" and _ASKED.search(line[product.end :]) and not _OWN.search(line)
     if mark and (
@@ -193,11 +208,11 @@ def _judged(
         score -= 3
     short = title or len(line) - (product.end - product.start) <= 24
     if kind == "gpu":
-        return score + (2 if short else 0), which
+        return score + (2 if short else 0), which, gone
     joined = last is not None and form("clauses", "joined").fullmatch(
         line[last.end : product.start]
     )
-    return score + (5 if joined or product.total_bytes else 0), which
+    return score + (5 if joined or product.total_bytes else 0), which, gone
 
 
 def _listed_twice(line: str, products: list[Product], product: Product) -> int:

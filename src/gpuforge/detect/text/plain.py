@@ -33,8 +33,9 @@ _CHECKED = re.compile(r"^(\s*[-*+] )\[[xX]\] ")
 _IDEOGRAPH = r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 _UNIT = re.compile(r"(?<=\d)( ?)([ГМ])и?[Бб](?:айт\w*)?(?!\w)")
 _SEAM = re.compile(rf"(?<={_IDEOGRAPH})(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?={_IDEOGRAPH})")
-# A list by ``nvidia-smi -L`` that lost its line breaks.
+# A list by ``nvidia-smi -L`` and a card of ``lspci -k`` that lost their line breaks.
 _LISTED = re.compile(r"\s+(?=GPU \d+: )")
+_DETAILS = re.compile(r"(?<=\S)\s+(?=(?:Subsystem|Kernel driver in use|Kernel modules): \S)")
 
 
 def plain(line: str) -> list[str]:
@@ -57,6 +58,8 @@ def plain(line: str) -> list[str]:
     parts = [one for part in _BREAK.split(line) for one in _unmarked(_TAG.sub("", part))]
     if line.count("(UUID: GPU-") > 1:
         parts = [one for part in parts for one in _LISTED.split(part)]
+    if " Kernel driver in use: " in line:
+        parts = [one for part in parts for one in _DETAILS.split(part)]
     return parts
 
 

@@ -67,7 +67,10 @@ def finished(device: ToldDevice) -> Facts:
     if product := re.match(r"\W*([0-9a-f]{4})\W*$", said.get("product", ""), re.I):
         found = pci_id(pci_ids.maker_of(vendor), product[1])
     beside = facts.pop("memory_total_bytes", None)
-    total = size_in_name or beside or _memory(said)
+    measured = _memory(said)
+    round_size = size_in_name or beside
+    fits = round_size and measured and 0.85 * int(str(round_size)) < measured < int(str(round_size))
+    total = measured if fits else round_size or measured
     by_name = pci_ids.integrated_by_name(vendor, as_makers_write(name), "") if name else None
     integrated = pci_ids.integrated(found)
     if integrated is None:  # a word may be about another GPU, a product's name is not

@@ -67,7 +67,8 @@ def _told(name: str, line: str) -> Iterator[tuple[int, str]]:
     for match in spoken.finditer(line):
         words = match[0].lower()
         toolkit = 3 * ("compilation tools" in words) or "toolkit" in words
-        score = THERE + toolkit + evidence_of("version", line, match.start(), match.end()).score
+        begin = match.start("version" if " to " in words else 0)  # of two, the new one
+        score = THERE + toolkit + evidence_of("version", line, begin, match.end()).score
         if score >= PERHAPS:
             yield score, match["version"]
     if folder := folders.search(line):
