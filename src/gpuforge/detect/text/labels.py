@@ -66,6 +66,7 @@ APART = 6
 
 # What joins the words of a label that asks for several facts, each of which its value must show.
 _JOINED = re.compile(r"\s*(?:[/&+]|\band\b)\s*")
+_NAMES = frozenset({"name", "maybe"})
 _PLAIN = frozenset({"name", "cpu", "platform", "driver", "python", "torch", "cuda toolkit", "rocm"})
 
 
@@ -134,15 +135,19 @@ def _labels(lines: list[str]) -> Iterator[Label]:
         parted = line.strip().strip("|").split("|") if "|" in line else _BLANKS.split(line.strip())
         cells = [cell.strip(" *`") for cell in parted]
         below = lines[number + 1] if number + 1 < len(lines) else ""
-        if len(cells) > (1 if line.count("|") > 2 else 2) and len(below) > 3 and _RULE.match(below):
+        ruled = len(cells) > (1 if line.count("|") > 2 else 2) and len(below) > 3
+        if ruled and _RULE.match(below):
             columns = cells if any(facts_of(cell) for cell in cells) else []
+        elif _heads_columns(line, cells) and len(_BLANKS.split(below.strip())) == len(cells):
+            columns = cells
+            continue
         elif columns and (_RULE.match(line) or len(cells) == len(columns)):
             rows = () if _RULE.match(line) else tuple(zip(columns, cells, strict=True))
             counted = (
                 int(c) for h, c in rows if _COUNTED.fullmatch(h) and re.fullmatch(r"\d\d?", c)
             )
             numbers = tuple(islice(counted, 1))
-            for head, cell in rows:
+            for head, cell in sorted(rows, key=lambda one: not _NAMES & facts_of(one[0])):
                 yield from _label(number, head, cell, numbers)
             if len(rows) == 2 and not facts_of(columns[0]):  # each row is a label and its value
                 yield from _label(number, cells[0], cells[1])
@@ -159,6 +164,12 @@ def _labels(lines: list[str]) -> Iterator[Label]:
         yield from _halves(number, line, halves)
         yield from _pairs(number, line)
         yield from _below(number, lines)
+
+
+def _heads_columns(line: str, cells: list[str]) -> bool:
+    """Return whether a line is the heading of a table without rules, as wmic prints it."""
+    asked = [facts_of(cell) for cell in cells] if not re.search(r"[|:=]", line) else []
+    return len(asked) > 1 and all(asked) and any(_NAMES & one for one in asked)
 
 
 def _label(line: int, head: str, value: str, numbers: tuple[int, ...] = ()) -> Iterator[Label]:

@@ -16,6 +16,8 @@ from gpuforge.facts import Vendor
 T = TypeVar("T")
 GPUS_AT_MOST = 64
 COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8,
+          "zwei": 2, "drei": 3, "vier": 4, "deux": 2, "trois": 3, "quatre": 4, "dos": 2, "tres": 3,
+          "cuatro": 4, "duas": 2, "três": 3, "quatro": 4, "две": 2, "два": 2, "три": 3, "четыре": 4,
           "两": 2, "三": 3, "四": 4, "六": 6, "八": 8}  # fmt: skip
 OF_PROCESSOR = re.compile(
     r"\b(?:Ryzen|Athlon|A\d+-\d{4}\w*)[^,;|+()\n]{0,40}\b(?:with|w/)\s$", re.I
@@ -174,7 +176,7 @@ def _counts(before: str, after: str) -> Iterator[int]:
     elif times and (
         times[3]
         or form("products", "plural").search(after)
-        or times[2].lower() in ("two", "three", "four", "six", "eight")
+        or times[2].lower() in COUNTS.keys() - _PAIR
         or (times[2].lower() in _PAIR and not form("products", "board").search(before))
     ):
         yield number_of(times[2])
