@@ -46,7 +46,7 @@ _NUMBERS: tuple[tuple[Vendor | None, str], ...] = (
     ("amd", r"[12]\d\.(?:[1-9]|1[0-2])\.[1-9]"),
 )
 _CALLED = (
-    r"drivers?\b|treiber|pilotes?\b|controlador|драйвер|驱动|ドライバ|adrenalin|catalyst|crimson"
+    r"drivers?\b|treiber|pilotes?\b|controlador|драйвер|驱动|ドライバ|드라이버|sterownik|sürücü|ovladač|adrenalin|catalyst|crimson"
 )
 _OTHERS = "mesa|kernel|linux|ubuntu|vulkan|opengl|cuda|rocm|python|windows|wine|dxvk"
 _DRIVER = re.compile(_CALLED, re.I)

@@ -27,7 +27,8 @@ _SETTING = re.compile(
     r"initializing kernel modesetting \(([\w ]+) 0x([0-9a-f]{4}):0x([0-9a-f]{4})", re.I
 )
 _MEMORY = re.compile(
-    r"\bVRAM: (\d+) ?M(?:iB)?\b|: (\d+)M of VRAM memory ready|Detected VRAM RAM=(\d+)M|fb: (\d+) MiB|"
+    r"\bVRAM: (\d+) ?M(?:iB)?\b|: (\d+)M of VRAM memory ready|Detected VRAM RAM=(\d+)M|"
+    r"fb: (\d+) MiB|"
     r"VRAM\[\d(?:, \d)?\]: Actual physical size (0x[0-9a-f]+)"
 )
 _FOUND = re.compile(

@@ -19,6 +19,8 @@ _PAIR = re.compile(
     r"([^\W\d_][^:=：|{\n]{0,70}?|#\d[^:=：|\n]{0,30}?|[A-Z]{2,4}(?=\s{2}))[\"'*`\]\s.)]*"
     r"(?:(?<!\d):|:(?!\d)|[=：|]>?|\s{2,}|\s[-–]\s|\s?(?:->|→))[\"'*`\s\[:]*(?=\S)"
 )
+# A label and a version where the blanks between them were lost.
+_SPACED = re.compile(r"\s*((?:[A-Z][\w-]* ){1,3}[Vv]ersion) (\d[\w.+-]*)$")
 # Labels of a computer's parts that follow each other on one line with a blank between them.
 _INLINE = re.compile(
     r"(?<=\S)\s(?=(?:CPU|GPU|RAM|OS|Memory|Processor|(?:Graphics|Video) [Cc]ard|"
@@ -215,6 +217,8 @@ def _pairs(number: int, line: str) -> Iterator[Label]:
         for part in parts:  # the memory among them is the computer's
             yield from () if part.startswith(("Memory", "RAM")) else _pairs(number, part)
         return
+    if single := _SPACED.match(line):
+        yield from _label(number, single[1], single[2])
     matches = [(*_head(match), match.end()) for match in _PAIR.finditer(line)]
     matches = [match for match in matches if facts_of(match[0])]
     ends = [*(start for _, start, _ in matches[1:]), len(line)]

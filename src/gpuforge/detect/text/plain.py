@@ -27,7 +27,11 @@ _STOP = re.compile(r"(?<=\d)\.$")
 # A link as an answer.
 _LINK = re.compile(r"(?<=[:=|] )\[([^\[\]]{1,120})\]\(https?://[^()\s]{1,400}\)")
 # What a form gives as an example is no answer.
-_EXAMPLE = re.compile(r"\((?:e\.?g\.?|for example|example:)[ ,:][^()]{1,200}\)", re.I)
+_EXAMPLE = re.compile(
+    r"\((?:e\.?g\.?|for example|example:)[ ,:][^()]{1,200}\)|"
+    r"\[e\.?g\.?[ ,:][^\[\]]{1,200}\](?=\s*[\w\"'])",  # without an answer, it may be the answer
+    re.I,
+)
 _UNCHECKED = re.compile(r"^\s*[-*+] \[ ?\] ")
 _CHECKED = re.compile(r"^(\s*[-*+] )\[[xX]\] ")
 _IDEOGRAPH = r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
@@ -51,7 +55,7 @@ def plain(line: str) -> list[str]:
     if "[" in line:
         line = "" if _UNCHECKED.match(line) else _CHECKED.sub(r"\1", line)
         line = _LINK.sub(r"\1", line) if "](http" in line else line
-    if "(" in line:
+    if "(" in line or "[" in line:
         line = _EXAMPLE.sub("", line)
     if "**" in line and _BOLD.match(line):
         line = _EMPHASIS.sub(r"\1", line)

@@ -28,7 +28,8 @@ _LOGGED = re.compile(
 )
 # A form's question or the command before lspci's line of a card.
 _ASKED = re.compile(
-    r"^(?:[^:=]{1,40}[:=]\s*|lspci\b.{1,60}?\s)(?=(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d (?:VGA|3D|Display) )"
+    r"^(?:[^:=]{1,40}[:=]\s*|lspci\b.{1,60}?\s)"
+    r"(?=(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d (?:VGA|3D|Display) )"
 )
 # A prompt or a heading of Markdown ends an output.
 _END = re.compile(r"^\s*([\w.@~:/\\ \[\]()-]{0,80}[$%➜❯] \S|#{1,6} \S|PS [A-Z]:\\|- \[[ x]\] )")
