@@ -43,6 +43,12 @@ _OPENING = re.compile(
     re.I,
 )
 _RULE = re.compile(r"^[\s|:+=\u2500-\u257f-]+$")
+# Headings of a table that compares GPUs by what was measured on each.
+_MEASURED = re.compile(
+    r"\|[^|]*(?:\b(?:it|tokens?|samples?|images?|steps?|s|ms)/(?:s|sec|it|step)\b|\bt/s\b|\bfps\b|"
+    r"\bT?FLOPS\b|\b(?:throughput|latency|speed-?up|hash-?rate|price)\b)",
+    re.I,
+)
 _BLANKS = re.compile(r"\s{2,}")
 # Headings of a table's column that numbers the devices.
 _COUNTED = re.compile(r"#|gpu|id|index|idx|no\.?|device", re.I)
@@ -139,7 +145,8 @@ def _labels(lines: list[str]) -> Iterator[Label]:
         below = lines[number + 1] if number + 1 < len(lines) else ""
         ruled = len(cells) > (1 if line.count("|") > 2 else 2) and len(below) > 3
         if ruled and _RULE.match(below):
-            columns = cells if any(facts_of(cell) for cell in cells) else []
+            told = any(facts_of(cell) for cell in cells) and not _MEASURED.search(line)
+            columns = cells if told else []
         elif _heads_columns(line, cells) and len(_BLANKS.split(below.strip())) == len(cells):
             columns = cells
             continue
