@@ -39,7 +39,7 @@ def machine_from_text(text: str) -> Machine:
 def _sized(device: Device) -> Device:
     """Return a device with the memory size in its name, such as "A100 80GB", if no other is known.
 
-    A live machine is asked for its memory; a text may show no more than the name.
+    A live machine is asked; a text may show no more than the name.
     """
     sizes = set(re.findall(r"(?<![\d.])(\d{1,3})\s?GB\b", known(device.name) or ""))
     if len(sizes) != 1 or known(device.memory_total_bytes) is not None:

@@ -46,7 +46,7 @@ class _Device:
 @cache
 def _lines() -> list[tuple[dict[str, Any], re.Pattern[str]]]:
     entries = registry.table(__file__, "run_log")["line"]
-    return [(entry, re.compile(entry["pattern"], re.I)) for entry in entries]
+    return [(entry, re.compile(entry["pattern"], re.I | re.M)) for entry in entries]
 
 
 def read(text: str, route: str, seen: Seen) -> None:
@@ -54,11 +54,13 @@ def read(text: str, route: str, seen: Seen) -> None:
     folded = text.lower()
     entries = [(entry, pattern) for entry, pattern in _lines() if entry["word"] in folded]
     found: dict[tuple[str, str], _Device] = {}
-    for number, line in enumerate(lines_of(text)) if entries else ():
-        for entry, pattern in entries:
-            for match in pattern.finditer(line):
-                said = {name: value for name, value in match.groupdict().items() if value}
-                _add(entry, said, number, found, seen)
+    for block in (True, False):
+        own = [one for one in entries if ("block" in one[0]) is block]
+        for number, piece in enumerate(([text] if block else lines_of(text)) if own else ()):
+            for entry, pattern in own:
+                for match in pattern.finditer(piece):
+                    said = {name: value for name, value in match.groupdict().items() if value}
+                    _add(entry, said, number + piece.count("\n", 0, match.start()), found, seen)
     devices = [device for device in found.values() if device.vendor]
     for tool, vendor in dict.fromkeys((one.tool, one.vendor) for one in devices):
         own = [
