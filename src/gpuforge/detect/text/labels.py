@@ -177,8 +177,9 @@ def _labels(lines: list[str]) -> Iterator[Label]:
 
 def _heads_columns(line: str, cells: list[str]) -> bool:
     """Return whether a line is the heading of a table without rules, as wmic prints it."""
-    asked = [facts_of(cell) for cell in cells] if not re.search(r"[|:=]", line) else []
-    return len(asked) > 1 and all(asked) and any(_NAMES & one for one in asked)
+    plain = len(cells) > 1 and len(line) < 120 and not re.search(r"[|:=.,\d]", line)
+    asked = [facts_of(cell) for cell in cells] if plain else []
+    return bool(asked) and all(asked) and any(_NAMES & one for one in asked)
 
 
 def _label(line: int, head: str, value: str, numbers: tuple[int, ...] = ()) -> Iterator[Label]:
