@@ -61,8 +61,8 @@ def product_of(name: str) -> frozenset[str]:
     inside = re.search(r"\[([^\]]*)\]\s*$", name[:200])
     text = as_makers_write(inside[1] if inside else name[:200]).lower()
     text = re.sub(r"(?<=\d)(ti|super|xtx?|gre)\b", r" \1", text)
-    words = r"\b[a-z]*\d{2,}[a-z]*\b|\bti\b|\bsuper\b|(?<=\d )(?:xtx?|gre)\b|\bm\d\b|(?<=\bm\d )(?:pro|max|ultra)\b"
-    return frozenset(re.findall(words, text))
+    words = r"\b[a-z]*\d{2,}[a-z]*\b|\bti\b|\bsuper\b|(?<=\d )(?:xtx?|gre)\b|\bm\d\b"
+    return frozenset(re.findall(words + r"|(?<=\bm\d )(?:pro|max|ultra)\b", text))
 
 
 def as_makers_write(name: str) -> str:
