@@ -90,6 +90,18 @@ def test_talk_of_gpus_shows_none(text: str) -> None:
             "* Device #1: Quadro RTX 5000, 7/16125 MB\n* Device #2: pthread-Intel Xeon, 9 MB",
             ["Quadro RTX 5000"],
         ),
+        ("I have an RX 7900XT and a 7900XTX", ["RX 7900XT", "7900XTX"]),
+        ("My rig: 2x - 5700xt, 1x - 5600xt", ["5700xt", "5700xt", "5600xt"]),
+        ("My rig: 3090 x2", ["3090", "3090"]),
+        ("У меня две карты RTX 3090", ["RTX 3090", "RTX 3090"]),
+        ("Ich habe drei RTX 3090 im Server", ["RTX 3090", "RTX 3090", "RTX 3090"]),
+        ("联想 4060笔记本", ["4060"]),
+        ("It finds 2 GPUs, all A100. The card is not an H100.", ["A100", "A100"]),
+        ("It used a GTX 970.\nI replaced the GTX 970 with my RX 6600 today.", ["RX 6600"]),
+        ("GPU: RX 6600 (upgraded from a GTX 970)", ["RX 6600"]),
+        ("GPU: [e.g. RTX 2080] RX 580", ["RX 580"]),
+        ("OS: Arch\nGPU: AMD ATI Radeon RX 6700/6700 XT/6750 XT", ["AMD ATI Radeon RX 6700"]),
+        ("| Card | MH/s | Price |\n|---|---|---|\n| RTX 3090 | 120 | $1500 |", []),
     ],
 )
 def test_people_name_what_they_have(text: str, names: list[str]) -> None:
