@@ -55,9 +55,9 @@ def read(text: str, route: str, seen: Seen) -> None:
     entries = [(entry, pattern) for entry, pattern in _lines() if entry["word"] in folded]
     found: dict[tuple[str, str], _Device] = {}
     for block in (True, False):
-        own = [one for one in entries if ("block" in one[0]) is block]
-        for number, piece in enumerate(([text] if block else lines_of(text)) if own else ()):
-            for entry, pattern in own:
+        these = [one for one in entries if ("block" in one[0]) is block]
+        for number, piece in enumerate(([text] if block else lines_of(text)) if these else ()):
+            for entry, pattern in these:
                 for match in pattern.finditer(piece):
                     said = {name: value for name, value in match.groupdict().items() if value}
                     _add(entry, said, number + piece.count("\n", 0, match.start()), found, seen)
