@@ -30,6 +30,7 @@ _HARMLESS = (
     "can be ignored",
     "can be safely ignored",
     "can safely be ignored",
+    "non-fatal",
 )
 _INFORMATION = re.compile(r".{0,60}?(?<![\w.])(info|debug)(?![\w.])|i\d{4} \d\d:")
 _WARNING = re.compile(
@@ -42,9 +43,10 @@ _SUPPOSED = re.compile(
     r"(\b(when(ever)?|if|in case|each time|every time|unless) an? (\w+ ){0,2}"
     r"|(\be\.g\.,?|\bsuch as|\bfor (example|instance),?) (\w+ ){0,2})$"
 )
-# The program says that it falls back to something else.
+# The program says that it falls back to something else, or does without some of its tests.
 _WENT_ON = re.compile(
-    r"\b(falling|fell|fall) back (to|on) (?!(the )?cpu)|\bfallback to (?!(the )?cpu)"
+    r"\b(falling|fell|fall) back (to|on) (?!(the )?(cpu|nouveau))|\bfallback to (?!(the )?cpu)"
+    r"|\bskip(ping|ped|s)? (the |all |these |its )?(\w+ )?tests?\b"
 )
 # Whatever file could not be written, such a line is about the disk or shared memory.
 _NO_SPACE = re.compile(r"no space left on device|disk quota exceeded")
