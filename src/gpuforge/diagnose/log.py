@@ -38,8 +38,8 @@ _WRAPPED_MESSAGE = re.compile(
 )
 # A block with at least this share of control characters is binary, such as a library or archive.
 BINARY_SHARE, BLOCK, FEW = 0.02, 4096, 64
-# Lines with arguments, settings, variables, installed packages or shell traces: they show the
-# context, not the failure.
+# Lines with arguments, settings, variables, installed packages, shell traces, source code that
+# raises errors or titles of changes: they show the context, not the failure.
 _SETTING = re.compile(
     r"\W{0,20}(?:"
     r"(?:export |set |setx |declare -x |env )?(?!\w*(?:err|fail|exit|code|stat|sig))[\w.-]{2,60}="
@@ -51,7 +51,9 @@ _SETTING = re.compile(
     r"(?: {1,60}[\w.:/+-]{1,60}){0,3}\s{0,9}$|"
     r"(?<=\+ )(?:echo|export|source|eval|cd|module|srun|mpirun|python3?|[a-z_]{2,40}=)|"
     r"(?:successfully installed|installing collected packages|requirement already satisfied|"
-    r"downloading|using cached|collecting) )"
+    r"downloading|using cached|collecting) |"
+    r"(?:raise|throw|throw new) [\w.:]{3,60}\(|"
+    r"(?:fix|fixes|fixed|docs?|feat|chore|refactor|perf|ci)(?:\([\w./-]{1,40}\))?!?: )"
 )
 _DUMP = re.compile(
     r".{0,200}?\b(?:namespace|\w{0,40}args?|\w{0,40}config|\w{0,40}settings?|options|arguments|hparams|"
