@@ -25,13 +25,7 @@ CERTAIN = 0.97
 YIELDED = 0.5
 EVIDENCE_LINES = 4
 INFORMATION = 0.75
-_HARMLESS = (
-    "you can ignore th",
-    "can be ignored",
-    "can be safely ignored",
-    "can safely be ignored",
-    "non-fatal",
-)
+_HARMLESS = re.compile(r"\bcan (ignore th|((be )?safely |be )+ignored)|non-fatal")
 _INFORMATION = re.compile(r".{0,60}?(?<![\w.])(info|debug)(?![\w.])|i\d{4} \d\d:")
 _WARNING = re.compile(
     r".{0,60}?(?<![\w.])warn(ing)?(?![\w.])|.{0,50}?\d: w |w\d{4} \d\d:|w tensorflow"
@@ -201,7 +195,7 @@ def _trust(error: KnownError, clue: Clue, place: Place, around: Surroundings) ->
     warned = _WARNING.match(line)
     doubts = (
         (0.5, clue.passing and around.has("@healthy_run")),
-        (0.5, any(words in line for words in _HARMLESS)),
+        (0.5, _HARMLESS.search(line)),
         (0.5, around.has("@documentation")),
         (0.5, _WENT_ON.search(line)),
         (0.4, _SUPPOSED.search(place.before[-60:])),

@@ -53,7 +53,7 @@ _SETTING = re.compile(
     r"(?:successfully installed|installing collected packages|requirement already satisfied|"
     r"downloading|using cached|collecting) |"
     r"(?:raise|throw|throw new) [\w.:]{3,60}\(|"
-    r"(?:fix|fixes|fixed|docs?|feat|chore|refactor|perf|ci)(?:\([\w./-]{1,40}\))?!?: )"
+    r"(?:fix(?:e[sd])?|docs?|feat|chore|refactor|perf|ci)(?:\([\w./-]{1,40}\))?!?: )"
 )
 _DUMP = re.compile(
     r".{0,200}?\b(?:namespace|\w{0,40}args?|\w{0,40}config|\w{0,40}settings?|options|arguments|hparams|"
