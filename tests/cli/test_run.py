@@ -450,8 +450,12 @@ MAIN = "import sys; print(__name__, __package__, __spec__.name, sys.argv, sys.pa
 
 
 @pytest.mark.parametrize(
-    "arguments", [["-m", "pack", "--quiet"], ["-m", "pack.part"], ["-m", "single", "-h"]]
-)
+    "arguments",
+    [
+        ["-m", "pack", "--quiet"], ["-m", "pack.part"], ["-m", "single", "-h"],
+        ["-m", "pack", "a", "--", "-b"], ["-m", "pack", "--"], ["-m", "pack", "--n=4", "--no", "5"],
+    ],
+)  # fmt: skip
 def test_a_module_behaves_as_under_python(arguments: list[str], tmp_path: Path) -> None:
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "__init__.py").write_text("print('package')")

@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options, which precede the program; what follows it are its own arguments."""
     options = "[--save FILE] [--peaks] [--accelerate] [--lazy-imports] [--backend NAME] [--quiet]"
     parser.usage = f"{parser.prog} {options} SCRIPT|-m MODULE [ARGS]"
+    parser.allow_abbrev = False  # argparse would look for them among the program's arguments too
     parser.add_argument(
         "--save",
         metavar="FILE",
@@ -55,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replace this process with the program."""
-    words = arguments.program if arguments.module is None else ["-m", *arguments.module]
+    module = [] if arguments.module is None else ["-m", *arguments.module]
+    words = module + arguments.program  # a module's arguments from "--" on are among the latter
     if not words or words == ["-m"]:
         raise WorkloadError("no program was given", hint="use 'gpuforge run SCRIPT'")
     if arguments.peaks and arguments.save is None:
