@@ -116,6 +116,30 @@ PROGRAMS: dict[str, tuple[str, tuple[str, ...] | None]] = {
         "try:\n    pickle.dumps(scipy)\nexcept TypeError as error:\n    print(error)",
         ("scipy", "scipy.special"),
     ),
+    "cloudpickle": (
+        "import cloudpickle, scipy.special, pickle\n"
+        "def f(x):\n    return float(scipy.special.erf(x))\n"
+        "print(pickle.loads(cloudpickle.dumps(f))(0.0), pickle.loads(cloudpickle.dumps(scipy)))",
+        ("scipy", "scipy.special"),
+    ),
+    "pickle of a module": (
+        "import scipy, pickle, copy\n"
+        "try:\n    pickle.dumps(scipy)\nexcept TypeError as error:\n    print(error)\n"
+        "try:\n    copy.deepcopy([scipy])\nexcept TypeError as error:\n    print(error)",
+        ("scipy",),
+    ),
+    "given another class": (
+        "import scipy, types\nclass Module(types.ModuleType):\n    pass\n"
+        "print(scipy.__class__)\n"
+        "scipy.__class__ = Module\nprint(type(scipy), scipy.__version__)",
+        ("scipy",),
+    ),
+    "replaced before its first use": (
+        "import scipy, sys, types\nsys.modules['scipy'] = fake = types.ModuleType('scipy')\n"
+        "print(scipy.__version__, sys.modules['scipy'] is fake)\n"
+        "import scipy as again\nprint(again is fake)",
+        ("scipy",),
+    ),
     "try": (
         "try:\n    import scipy\nexcept ImportError:\n    scipy = None\n"
         "try:\n    import no_such_library\nexcept ImportError as error:\n"
@@ -206,7 +230,7 @@ def assert_same(arguments: list[str], folder: Path) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_does_the_same_with_lazy_imports(name: str, tmp_path: Path) -> None:
     source, deferred = PROGRAMS[name]
-    for library in ("sklearn", "matplotlib"):
+    for library in ("sklearn", "matplotlib", "cloudpickle"):
         if library in source:
             pytest.importorskip(library)
     (tmp_path / "program.py").write_text(source + "\n")
@@ -237,11 +261,20 @@ def test_a_module_of_the_users_that_is_imported_in_a_try(tmp_path: Path) -> None
     assert record.last() == {}
 
 
+def test_a_file_of_the_users_with_the_name_of_a_library(tmp_path: Path) -> None:
+    (tmp_path / "distributed.py").write_text("print('my own cluster begins')\n")
+    (tmp_path / "program.py").write_text("import distributed\nprint('end')\n")
+    assert_same(["program.py"], tmp_path)
+
+
 def test_a_library_that_fails_is_imported_at_once_from_then_on(tmp_path: Path) -> None:
-    (tmp_path / "xgboost.py").write_text("raise OSError('its library is damaged')\n")
-    (tmp_path / "program.py").write_text("import xgboost\nprint('not reached by plain Python')\n"
-                                         "xgboost.train()\n")  # fmt: skip
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "xgboost.py").write_text("raise OSError('it is damaged')\n")
+    (tmp_path / "program.py").write_text(
+        "import sys\nsys.path.append('site-packages')\nimport xgboost\n"
+        "print('not reached by plain Python')\nxgboost.train()\n"
+    )
     first = outcome([*LAZILY, "program.py"], tmp_path)
-    assert first[0] == 1 and b"OSError: its library is damaged" in first[2]
+    assert first[0] == 1 and b"OSError: it is damaged" in first[2]
     assert "OSError" in record.switched_off()["xgboost"]
     assert_same(["program.py"], tmp_path)

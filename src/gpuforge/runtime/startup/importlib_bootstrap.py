@@ -6,7 +6,9 @@ To find the line that imports, Python's ``warnings`` skip frames of files with *
 
 from __future__ import annotations
 
+import copyreg
 import importlib
+import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -30,7 +32,8 @@ class LazyModule(ModuleType):
     def __getattribute__(self, name: str) -> Any:
         state = state_of(self)
         if state is None or state.passes(self, name):
-            return super().__getattribute__(name)
+            found = super().__getattribute__(name)
+            return ModuleType if found is LazyModule else found
         state.execute(self)
         try:
             return getattr(self, name)
@@ -42,7 +45,8 @@ class LazyModule(ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         state = state_of(self)
         bound = isinstance(value, LazyModule) and state is not None and not state.begun
-        if state is not None and not state.is_mine and not bound and name not in _ABOUT:
+        stays = bound or (name in _ABOUT and name != "__class__")
+        if state is not None and not state.is_mine and not stays:
             state.execute(self)
         ModuleType.__setattr__(self, name, value)
 
@@ -96,8 +100,7 @@ class Lazy:
             if self._done or self.is_mine:
                 return
             where, start = user_of(sys._getframe()), perf_counter()
-            sys.modules.setdefault(spec.name, module)  # an earlier attempt may have failed
-            with held_back(spec.name):
+            with _present(spec.name, module), held_back(spec.name):
                 self._run(module, spec, lambda failure: self._told(
                     perf_counter() - start, where, failure))  # fmt: skip
 
@@ -131,6 +134,29 @@ class Lazy:
     def resumed(self, loader: Any, module: ModuleType) -> Resuming:
         """Return the loader for when Python imports the module again."""
         return Resuming(self, loader, module, self._told)
+
+
+def _pickled(module: LazyModule) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Have a pickler treat it as the plain module that it becomes."""
+    state = state_of(module)
+    if state is not None:
+        state.execute(module)
+    return operator.getitem, ((module,), 0)
+
+
+copyreg.pickle(LazyModule, _pickled)
+
+
+@contextmanager
+def _present(name: str, module: ModuleType) -> Iterator[None]:
+    """Let `sys.modules` hold the module meanwhile, whatever the program has put there since."""
+    other = sys.modules.get(name, module)
+    sys.modules[name] = module
+    try:
+        yield
+    finally:
+        if other is not module:
+            sys.modules[name] = other
 
 
 _held: dict[str, ModuleType] = {}

@@ -106,12 +106,12 @@ class LazyImports:
             complete(target.__name__)
             return None
         found = PathFinder.find_spec(name, path, target)
-        loads_code = found is not None and type(found.loader) is SourceFileLoader
+        of_library = found is not None and _is_of_library(found)
         again = resumed(name, found.loader) if found is not None else None
         if found is not None and again is not None:
             found.loader = again  # type: ignore[assignment]
             return found
-        importing = _statement(name) if loads_code and not self._reason(name) else None
+        importing = _statement(name) if of_library and not self._reason(name) else None
         if found is None or importing is None:
             return _after_its_package(name)
         told = Deferral(name, importing)
@@ -188,7 +188,9 @@ def _after_its_package(name: str) -> ModuleSpec | None:
 def _statement(name: str) -> str | None:
     """Return the file and line of the statement that imports a module, if it may be deferred."""
     frame = _importer(sys._getframe(2))
-    if frame is None or frame.f_locals is not frame.f_globals or not _is_own(frame.f_code):
+    if frame is None or frame.f_locals is not frame.f_globals:
+        return None
+    if not _is_own(frame.f_code.co_filename):
         return None
     if not _imports_plainly(frame, name) or _is_used_at_the_end(frame.f_code):
         return None
@@ -206,9 +208,14 @@ def _importer(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def _is_own(code: CodeType) -> bool:
-    """Return whether code is from one of the user's files."""
-    path = os.path.realpath(code.co_filename)
+def _is_of_library(spec: ModuleSpec) -> bool:
+    """Return whether it is Python code, and not a file of the user's with a library's name."""
+    return type(spec.loader) is SourceFileLoader and not _is_own(spec.loader.path)
+
+
+def _is_own(file: str) -> bool:
+    """Return whether a file is one of the user's own."""
+    path = os.path.realpath(file)
     if path.startswith(_NOT_THE_USERS) or not os.path.isfile(path):
         return False
     return not any(part in _INSTALLED for part in path.split(os.sep))
