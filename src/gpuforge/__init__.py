@@ -3,6 +3,8 @@
 Public names load on first use, so that ``import gpuforge`` costs almost nothing. Modules that a
 folder on PYTHONPATH may hide, even ``__future__``, must not be imported before ``__main__`` has put
 those of Python first.
+
+To pytest, which must not warn that gpuforge was loaded before it: PYTEST_DONT_REWRITE
 """
 
 import importlib

@@ -251,6 +251,18 @@ def test_a_module_is_run_the_same(tmp_path: Path) -> None:
     assert "scipy" in record.last()["imports"]
 
 
+def test_tests_are_run_the_same(tmp_path: Path) -> None:
+    """Pytest warns of plugins that were imported before it, as gpuforge then is."""
+    (tmp_path / "test_it.py").write_text(
+        "import scipy.special\n"
+        "def test_change(monkeypatch):\n"
+        "    monkeypatch.setattr('scipy.special.erf', lambda x: 42)\n"
+        "    assert scipy.special.erf(0.0) == 42\n"
+        "def test_back():\n    assert scipy.special.erf(0.0) == 0.0\n"
+    )
+    assert_same(["-m", "pytest", "-qq", "-p", "no:cacheprovider", "-Werror"], tmp_path)
+
+
 def test_a_module_of_the_users_that_is_imported_in_a_try(tmp_path: Path) -> None:
     """What the inner module imports would be caught by the handler of the outer one."""
     (tmp_path / "inner.py").write_text("import scipy\n")
