@@ -28,9 +28,17 @@ def install_command(extra: str, *packages: str) -> str:
         what = f"'gpuforge[{extra}]'"
     else:
         what = shlex.join(packages or (extra,))
-    if find_spec("pip") is None:
+    if not is_installed("pip"):
         return f"uv pip install --python {shlex.quote(sys.executable)} {what}"
     return f"{shlex.quote(sys.executable)} -m pip install {what}"
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a top-level module is there to import: not if a stand-in takes its place."""
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # a finder refuses it; the stand-in has no specification
+        return False
 
 
 def _direct_url() -> dict[str, object] | None:

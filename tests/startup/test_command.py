@@ -107,6 +107,16 @@ def test_lazy_imports_by_a_variable_and_in_code(tmp_path: Path) -> None:
     assert run.stdout == "False\n"
 
 
+def test_names_are_added_to_what_is_deferred_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    first = gf.lazy_imports()
+    try:
+        assert gf.lazy_imports(["mine.part", "other"]) is gf.lazy_imports("third") is first
+        assert {"mine", "other", "third", "torch"} <= first.names
+    finally:
+        first.stop()
+
+
 def test_a_library_that_must_not_be_deferred_is_refused_with_the_reason() -> None:
     with pytest.raises(InvalidSettings, match="mpi4py cannot be deferred: MPI starts"):
         gf.lazy_imports(["mpi4py"])

@@ -10,16 +10,21 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import gpuforge as gf
+from gpuforge.runtime.evaluation.background import FORK_PATIENCE_SECONDS, Background
+from gpuforge.runtime.libraries import Library
 from gpuforge.runtime.session import current_session
-from gpuforge.runtime.startup import ahead, record, warming
+from gpuforge.runtime.startup import ahead, opening, record, warming
 
 LIMIT_SECONDS = 120.0
 HANGS = "import os, time\nif os.environ.get('HANGS'):\n    time.sleep(1000)\n"
@@ -172,6 +177,43 @@ def test_a_library_that_hangs_is_met_in_another_process(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "False tested in a separate process False\n"
+
+
+def test_a_fork_does_not_wait_for_a_library_that_hangs_in_another_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, ends = threading.Event(), threading.Event()
+    monkeypatch.setattr(opening, "try_out", lambda name: begun.set() or str(ends.wait()))
+    background, library = Background(), cast(Library, SimpleNamespace(name="jax"))
+    one = opening.Opening(library, "a test", felt=0.0, tried=True)
+    background.start(partial(one.run, background), imports=True)
+    assert begun.wait(LIMIT_SECONDS)
+    start = time.perf_counter()
+    background.wait(FORK_PATIENCE_SECONDS)
+    assert background.is_busy and time.perf_counter() - start < FORK_PATIENCE_SECONDS
+    ends.set()
+    assert one.wait(LIMIT_SECONDS) and one.state == "failed"
+
+
+@pytest.mark.parametrize(
+    "stand_in",
+    [
+        "sys.modules['jax'] = types.ModuleType('jax')",
+        "sys.modules['jax'] = unittest.mock.MagicMock()",
+        "class Refusing:\n    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'jax':\n            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Refusing())",
+    ],
+)
+def test_a_stand_in_for_a_library_is_no_error(stand_in: str, tmp_path: Path) -> None:
+    """As tests and builders of documentation put it in the place of what is not installed."""
+    done = run(
+        f"import sys, types, unittest.mock\n{stand_in}\nimport gpuforge as gf, numpy as np\n"
+        "print(gf.warmup(['jax']).wait(60), gf.warmup().wait(60))\n"
+        "print(gf.offload(np.exp)(np.zeros(2)))",
+        tmp_path,
+    )
+    assert (done.stdout, done.stderr) == ("True True\n[1. 1.]\n", "")
 
 
 def test_the_program_ends_although_an_import_hangs_in_it(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
+from gpuforge.installation import is_installed
 from gpuforge.runtime.startup.deferrable import HEAVY
 from gpuforge.units import format_seconds
 
@@ -118,7 +118,7 @@ def measure_imports(names: list[str]) -> dict[str, float]:
 
 
 def _lazy_imports(folder: Path, ends: float) -> Comparison:
-    name = next((name for name in IMPORTS if name in HEAVY and find_spec(name)), "")
+    name = next((name for name in IMPORTS if name in HEAVY and is_installed(name)), "")
     made = Comparison(f"a program that imports {name or 'a library'} without using it")
     if not name:
         made.reason = f"none of {', '.join(IMPORTS)} is installed"
@@ -136,7 +136,7 @@ def _lazy_imports(folder: Path, ends: float) -> Comparison:
 
 
 def _warmup(folder: Path, ends: float) -> Comparison:
-    name = next((name for name in LIBRARIES if find_spec(name)), "")
+    name = next((name for name in LIBRARIES if is_installed(name)), "")
     made = Comparison(f"the first call on {name or 'a library'}, with and without warm-up")
     if not name:
         made.reason = f"none of {', '.join(LIBRARIES)} is installed"

@@ -288,7 +288,7 @@ def _version_from_folder(library: str) -> str:
     """
     try:
         spec = find_spec(library)
-    except ValueError:  # a module of that name was not loaded from a file
+    except (ImportError, ValueError):  # a finder refuses it; it was not loaded from a file
         return ""
     if spec is None or not spec.origin:
         return ""

@@ -47,7 +47,7 @@ class Background:
         self.leave_a_core, self.interrupt, self.name = leave_a_core, interrupt, name
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._imports = False
+        self._imports = self._is_elsewhere = False
         _all.add(self)
 
     @property
@@ -85,6 +85,15 @@ class Background:
         with around():
             job()
 
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Context for the part of a job that only waits for another process, as no fork should."""
+        self._is_elsewhere = True
+        try:
+            yield
+        finally:
+            self._is_elsewhere = False
+
     def wait(self, patience: float | None = None) -> None:
         """Wait until no job is running.
 
@@ -93,6 +102,8 @@ class Background:
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return
+        if patience is not None and self._is_elsewhere:
+            patience = END_PATIENCE_SECONDS
         while self.interrupt is not None and thread.is_alive():
             self.interrupt()
             thread.join(INTERRUPTED_EVERY_SECONDS)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, MutableMapping
-from importlib.util import find_spec
 from pathlib import Path
 
 from gpuforge.dataclass import dataclass
 from gpuforge.digest import digest
+from gpuforge.installation import is_installed
 
 NVIDIA_SIGNS = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia")
 
@@ -73,7 +73,7 @@ def _folder(
 ) -> Cache:
     if variable in environ:
         return Cache(variable, environ[variable], False, "already set")
-    if find_spec(library) is None:
+    if not is_installed(library):
         return Cache(variable, "", False, f"{library} is not installed")
     if own is not None and _can_be_written(own):
         return Cache(variable, "", False, f"{library} already caches its kernels in {own}")

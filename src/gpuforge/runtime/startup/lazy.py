@@ -147,20 +147,21 @@ def lazy_imports(names: Iterable[str] = ()) -> LazyImports:
     InvalidSettings
         If the import of a named module must not be deferred; the message says why.
     """
-    wanted = tuple(names)
+    wanted = (names,) if isinstance(names, str) else tuple(names)
     for name in wanted:
         reason = why_not(name)
         if reason:
             raise InvalidSettings(f"the import of {name} cannot be deferred: {reason}")
     from gpuforge.runtime.startup import record
 
-    return active() or defer(wanted, record.switched_off())
+    made = active() or defer(record.switched_off())
+    made.names |= {name.partition(".")[0] for name in wanted}
+    return made
 
 
-def defer(names: Iterable[str] = (), off: dict[str, str] | None = None) -> LazyImports:
+def defer(off: dict[str, str]) -> LazyImports:
     """Defer imports from now on, except of modules in `off`."""
-    wanted = HEAVY | {name.partition(".")[0] for name in names}
-    made = LazyImports(frozenset(wanted), dict(off or {}))
+    made = LazyImports(HEAVY, off)
     if not HAS_ITS_OWN:
         place = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0
         sys.meta_path.insert(place, made)

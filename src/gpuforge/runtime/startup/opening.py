@@ -49,7 +49,7 @@ class Opening:
     by : who requested it
     felt : the share of its time that is charged to calls
     tried : whether it is tried in a separate process first
-    state : ``waiting``, ``tried in a process of its own``, ``importing``, ``ready``, ``open``,
+    state : ``waiting``, ``tested in a separate process``, ``importing``, ``ready``, ``open``,
         ``failed``
     began_seconds : start time since the process began; None if the system does not report it
     elapsed_seconds : time from its turn until it was ready
@@ -71,8 +71,8 @@ class Opening:
         self._done = threading.Event()
         self._start = perf_counter()
 
-    def run(self) -> None:
-        """Import it in this background thread."""
+    def run(self, background: Background) -> None:
+        """Import it in this thread of `background`."""
         from gpuforge.runtime.backends import Failure, Opened
         from gpuforge.runtime.evaluation.opening import load_library
         from gpuforge.runtime.startup.ahead import read_ahead
@@ -84,7 +84,8 @@ class Opening:
             reason = ""
             if self.tried:
                 self.state = "tested in a separate process"
-                reason = try_out(name)
+                with background.elsewhere():
+                    reason = try_out(name)
             elif (library := about(name)[0]) not in sys.modules:
                 ahead = read_ahead(library)
             self.state = "importing"
@@ -345,7 +346,7 @@ class Openings:
 
     def _work(self) -> None:
         while (one := self._next()) is not None:
-            one.run()
+            one.run(self._background)
 
     def _next(self) -> Opening | None:
         with self._lock:

@@ -25,7 +25,7 @@ class Component:
 
     Attributes
     ----------
-    state : ``waiting``, ``tried in a process of its own``, ``importing``, ``ready``, ``open``,
+    state : ``waiting``, ``tested in a separate process``, ``importing``, ``ready``, ``open``,
         ``failed`` or ``left out``
     by : who requested it
     began_seconds : start time since the process began; None if the system does not report it
