@@ -198,6 +198,21 @@ def test_ctrl_c_restores_the_terminal(terminal: Callable[..., Terminal]) -> None
     assert "-icanon" not in " ".join(screen.until(lambda text: "icanon" in text))
 
 
+def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(
+    terminal: Callable[..., Terminal],
+) -> None:
+    screen = terminal()
+    screen.until(shows)
+    screen("send-keys", "C-z")
+    lines = screen.until(lambda text: "status" in text)
+    assert "gpuforge top  " not in "\n".join(lines)  # the screen from before, with its cursor
+    assert screen("display-message", "-p", "#{cursor_flag}") == "1\n"
+    screen("send-keys", "fg", "Enter")
+    screen.until(shows)
+    screen("send-keys", "q")
+    screen.until(lambda text: "status" in text)
+
+
 def test_no_colour_where_none_is_wanted(terminal: Callable[..., Terminal]) -> None:
     screen = terminal("NO_COLOR=1")
     assert "\x1b[" not in "\n".join(screen.until(shows))

@@ -90,10 +90,16 @@ def _lines(sampler: Sampler, interval: float) -> None:
 
 
 def _live(sampler: Sampler, interval: float) -> None:
-    """Draw on the terminal until q is pressed; Ctrl-C interrupts as usual."""
+    """Draw on the terminal until q is pressed; Ctrl-C and Ctrl-Z do what they usually do."""
+    while _draw(sampler, interval):
+        signal.raise_signal(signal.SIGTSTP)
+
+
+def _draw(sampler: Sampler, interval: float) -> bool:
+    """Draw until the user quits; return True instead if the program is to be suspended."""
     colour = not os.environ.get("NO_COLOR")
     cost = ""
-    with _keyboard() as resized, render.whole_screen():
+    with _keyboard() as signals, render.whole_screen():
         sample, before, spent = sampler.take(), time.monotonic(), time.process_time()
         due = before + interval
         while True:
@@ -102,11 +108,11 @@ def _live(sampler: Sampler, interval: float) -> None:
             render.screen(
                 screen(sample, size.columns, size.lines, own=own, keys="q quits", colour=colour)
             )
-            ready, _, _ = select.select([0, resized], [], [], max(0.0, due - time.monotonic()))
-            if resized in ready:
-                os.read(resized, 512)
+            ready, _, _ = select.select([0, signals], [], [], max(0.0, due - time.monotonic()))
+            if signals in ready and signal.SIGTSTP in os.read(signals, 512):
+                return True
             if 0 in ready and os.read(0, 64).lower()[:1] in (b"q", b""):
-                return
+                return False
             if (now := time.monotonic()) >= due:
                 share = (time.process_time() - spent) / (now - before)
                 cost = f", using {significant(100 * share)} % of a core"
@@ -116,21 +122,23 @@ def _live(sampler: Sampler, interval: float) -> None:
 
 @contextlib.contextmanager
 def _keyboard() -> Iterator[int]:
-    """Read single keys without echo; yield a descriptor that is readable after a resize."""
+    """Read single keys without echo; yield a descriptor of which signals are read."""
     import termios
     import tty
 
     before = termios.tcgetattr(0)
-    resized, ring = os.pipe()
+    told, ring = os.pipe()
     os.set_blocking(ring, False)
-    handler = signal.signal(signal.SIGWINCH, lambda *_: None)
+    handled = signal.SIGWINCH, signal.SIGTSTP
+    handlers = [(one, signal.signal(one, lambda *_: None)) for one in handled]
     wakeup = signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
     try:
         tty.setcbreak(0)
-        yield resized
+        yield told
     finally:
         signal.set_wakeup_fd(wakeup)
-        signal.signal(signal.SIGWINCH, handler)
+        for one, handler in handlers:
+            signal.signal(one, handler)
         termios.tcsetattr(0, termios.TCSADRAIN, before)
-        os.close(resized)
+        os.close(told)
         os.close(ring)
