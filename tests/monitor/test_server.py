@@ -14,9 +14,11 @@ import tomllib
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from gpuforge.cli.commands import serve as serve_command
 from tests.monitor.conftest import TOKEN, Dashboard, eventually
 from tests.monitor.made_sample import FACTS, Producer
 
@@ -303,6 +305,13 @@ def test_a_token_that_is_too_short_is_refused(tmp_path: Path) -> None:
         file.write_text(content, encoding="utf-8")
         with pytest.raises(InvalidSettings, match="does not contain a token"):
             read_token(file)
+
+
+def test_the_printed_address_carries_any_token(capsys: pytest.CaptureFixture[str]) -> None:
+    token = "as+openssl/rand=makes&it#or%20so"
+    serve_command._tell("127.0.0.1", 8765, token)
+    address = urlsplit(capsys.readouterr().out.strip())
+    assert parse_qs(address.query) == {"token": [token]} and not address.fragment
 
 
 def test_without_its_packages_the_command_says_what_to_install() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from gpuforge import settings
 from gpuforge.cli import render
@@ -168,7 +169,7 @@ def _tell(host: str, port: int, token: str) -> None:
     """Print the address to open."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     place = f"[{shown}]" if ":" in shown else shown
-    render.data(f"http://{place}:{port}/?token={token}")
+    render.data(f"http://{place}:{port}/?token={quote(token, safe='')}")
     render.message("open this address in a browser; press Ctrl-C to stop the server")
     if not _is_loopback(host):
         render.message(
