@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
+
+import pytest
 
 from gpuforge.facts import NOT_SHOWN
+from gpuforge.monitor.anomaly import find_anomalies
 from gpuforge.monitor.series import Series, Subject
 from gpuforge.monitor.watch import KEPT_SECONDS, Watch
+from tests.monitor import made
 from tests.monitor.made_sample import GIB, sample
 
 
@@ -77,3 +82,44 @@ def test_a_number_that_is_none_leaves_a_hole() -> None:
     odd = replace(sample(2).devices[0], power_watts=float("nan"))
     watch.add(replace(sample(2, taken_at=1e9 + 2), devices=(odd, sample(2).devices[1])))
     assert len(of(watch, "GPU 0")["power_watts"]) == 1
+
+
+def watched_queue(*finished: tuple[float, int]) -> Watch:
+    """Return what was seen of a queue: when, and how many of its tasks had finished."""
+    watch = Watch()
+    for seconds, done in finished:
+        seen = (made.process(done=done, queued=3),)
+        device = made.gpu(throttle_reasons=("temperature",))
+        watch.add(made.sample((device,), seen, at=1e9 + seconds))
+    return watch
+
+
+def stalls(watch: Watch) -> list[str]:
+    return [one.reason for one in find_anomalies(watch.unbroken()) if one.rule == "stalled_queue"]
+
+
+@pytest.mark.parametrize("slept", [180, 500])
+def test_time_in_which_the_machine_slept_does_not_count(slept: int) -> None:
+    before = [(n, n // 3) for n in range(60)]
+    awake = [(n + slept, 59 // 3) for n in range(60, 140)]
+    assert not stalls(watched_queue(*before, *awake[:3]))
+    watch = watched_queue(*before, *awake)
+    assert stalls(watch) == ["no task has finished for 82 s, with 3 waiting"]
+    assert watch.throttled_seconds == {("0", "temperature"): 139.0}
+    host = next(one for one in watch.subjects() if one.name == "host")
+    gap = [b - a for (a, _), (b, _) in pairwise(host.series["utilization_ratio"])]
+    assert max(gap) == slept + 1  # the charts show it
+
+
+def test_readings_that_are_seldom_or_late_are_no_break() -> None:
+    watch = watched_queue(*((60 * n, n) for n in range(5)), (500, 5))
+    assert watch.unbroken() == watch.subjects()
+    watch = watched_queue(*((n, n) for n in range(60)), (73, 60))
+    assert watch.unbroken() == watch.subjects()
+
+
+def test_a_clock_that_is_set_back_begins_anew() -> None:
+    watch = watched_queue(*((n, n) for n in range(60)), *((n - 3600, n) for n in range(60, 90)))
+    assert list(watch.moments) == [1e9 + n - 3600 for n in range(60, 90)]
+    assert watch.throttled_seconds == {("0", "temperature"): 59.0 + 29.0}
+    assert not stalls(watch)

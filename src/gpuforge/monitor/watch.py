@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpuforge.facts import known
@@ -13,6 +14,9 @@ from gpuforge.monitor.series import Kind, Subject
 from gpuforge.readings.model import DeviceReading, HostReading
 
 KEPT_SECONDS = 600.0
+BREAK_SECONDS, BREAK_STEPS = 15.0, 5.0
+"""Samples further apart than both, in seconds and in mean distances, have a break between them: the
+machine slept, its clock was set, or it could not be read."""
 
 
 class Watch:
@@ -27,19 +31,20 @@ class Watch:
     def __init__(self) -> None:
         self.moments: deque[float] = deque()
         self.throttled_seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._breaks: list[tuple[float, float]] = []
         self._who: dict[str, tuple[Kind, str]] = {}
         self._series: dict[str, dict[str, deque[tuple[float, float]]]] = {}
 
     def add(self, sample: Sample) -> None:
         """Add a sample."""
+        passed = self.pass_to(sample.taken_at)
         seen = {"host"}
         self._keep("host", "host", "", sample.taken_at, _host(sample.host))
         for device in sample.devices:
             name = f"GPU {device.index}"
             seen.add(name)
             for reason in known(device.throttle_reasons) or ():
-                since = self.moments[-1] if self.moments else sample.taken_at
-                self.throttled_seconds[str(device.index), reason] += sample.taken_at - since
+                self.throttled_seconds[str(device.index), reason] += passed
             self._keep(name, "gpu", known(device.name) or "", sample.taken_at, _device(device))
         for process in sample.processes:
             name, shown = f"process {process.published.pid}", process.published
@@ -54,6 +59,43 @@ class Watch:
             del self._series[name], self._who[name]
         self.moments.append(sample.taken_at)
         self._forget(sample.taken_at - KEPT_SECONDS)
+
+    def pass_to(self, moment: float) -> float:
+        """Return the seconds since the last sample, of which a break is not counted.
+
+        If the clock was set back, all series start anew.
+        """
+        if not self.moments or moment < self.moments[-1]:
+            self.moments.clear()
+            self._series.clear()
+            self._breaks.clear()
+            return 0.0
+        passed = moment - self.moments[-1]
+        usual = (self.moments[-1] - self.moments[0]) / max(1, len(self.moments) - 1)
+        if len(self.moments) > 1 and passed > max(BREAK_SECONDS, BREAK_STEPS * usual):
+            self._breaks = [one for one in self._breaks if one[0] > self.moments[0]]
+            self._breaks.append((moment, passed - usual))
+            return usual
+        return passed
+
+    def unbroken(self) -> tuple[Subject, ...]:
+        """Return everything in the newest sample, with its series as if there had been no break."""
+        if not self._breaks:
+            return self.subjects()
+
+        def later(at: float) -> float:
+            return at + sum(lost for ended, lost in self._breaks if at < ended)
+
+        return tuple(
+            replace(
+                one,
+                series={
+                    name: [(later(at), value) for at, value in series]
+                    for name, series in one.series.items()
+                },
+            )
+            for one in self.subjects()
+        )
 
     def subjects(self, *, newest: bool = False) -> tuple[Subject, ...]:
         """Return everything in the newest sample, with its series.

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from gpuforge.monitor.anomaly import Anomaly
 from gpuforge.monitor.series import Series, Subject
+from gpuforge.units import counted
 
 CORRECTED_PER_MINUTE = 10.0
 # The Xid errors that, by NVIDIA's list, are usually caused by the application.
@@ -26,14 +27,14 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
                 program = number in PROGRAM_ERRORS
                 yield Anomaly(
                     "device_errors", subject.name, "warning" if program else "error",
-                    f"the driver reported Xid {number} ({times:.0f} times)"
+                    f"the driver reported Xid {number} {counted(round(times), 'time')}"
                     + (": usually an error in the program that was running" if program else ""),
                     "run 'dmesg | gpuforge explain -' to find the cause",
                 )  # fmt: skip
         if (times := _rise(subject.series.get("ecc_uncorrected", ()))) > 0:
             yield Anomaly(
                 "device_errors", subject.name, "error",
-                f"{times:.0f} memory errors could not be corrected: results may be wrong",
+                f"{counted(round(times), 'uncorrected memory error')}: results may be wrong",
                 "stop the programs on this GPU, then run 'gpuforge doctor gpu_health'",
             )  # fmt: skip
         corrected = subject.series.get("ecc_corrected", ())

@@ -35,7 +35,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             if others and clock < _least(others):
                 yield Anomaly(
                     "slow_device", subject.name, "warning",
-                    f"its clock is {1 - clock / median(others):.0%} below that of "
+                    f"its clock is {100 * (1 - clock / median(others)):.0f} % below that of "
                     f"{len(others)} other busy {subject.model}: programs that use all of them"
                     " wait for this one",
                     "compare its temperature, power and throttle reasons with those of the others",

@@ -31,7 +31,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
         if waiting and min(waiting) > 0:
             yield Anomaly(
                 "stalled_queue", subject.name, "warning",
-                f"{waiting[-1]:.0f} tasks wait, and none has finished for {format_seconds(still)}",
+                f"no task has finished for {format_seconds(still)}, with {waiting[-1]:.0f} waiting",
                 "see what the running task does: py-spy dump --pid PID; or give tasks a timeout",
             )  # fmt: skip
 

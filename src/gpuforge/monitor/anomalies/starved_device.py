@@ -37,7 +37,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             share = median(subject.recent("utilization_ratio", SECONDS))
             yield Anomaly(
                 "starved_device", subject.name, "warning",
-                f"utilisation fell from {before:.0%} to {share:.0%} while tasks of "
+                f"utilisation fell from {100 * before:.0f} % to {100 * share:.0f} % while tasks of "
                 f"{waiting.name} wait",
                 "look where the time goes on the host: reading and preparing inputs, transfers,"
                 " or a lock",

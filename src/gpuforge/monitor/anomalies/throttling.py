@@ -38,11 +38,11 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             share = fmean(clocks) / highest if clocks and highest else None
             if reason == POWER_LIMIT and (share is None or share >= CLOCK_SHARE):
                 continue
-            told = f", its clock at {share:.0%} of the highest" if share is not None else ""
+            told = f", its clock at {100 * share:.0f} % of the highest" if share is not None else ""
             step = next(step for word, step in STEPS.items() if word in reason)
             yield Anomaly(
                 "throttling", subject.name, "warning",
-                f"slowed down by {reason} for {fmean(held):.0%} of the last minute"
+                f"slowed down by {reason} for {100 * fmean(held):.0f} % of the last minute"
                 f"{told}",
                 step,
             )  # fmt: skip

@@ -150,8 +150,8 @@ class Feed:
                     self._pressure.add(sample)
                 self.sample, self.problem, self._arrived = sample, "", time.monotonic()
                 self.taken += 1
-                if sample.taken_at - self._looked >= ANOMALIES_EVERY_SECONDS:
-                    self.anomalies = find_anomalies(self._watch.subjects())
+                if abs(sample.taken_at - self._looked) >= ANOMALIES_EVERY_SECONDS:
+                    self.anomalies = find_anomalies(self._watch.unbroken())
                     self._looked = sample.taken_at
                 points = charts.points(self._watch.subjects(newest=True), sample.taken_at)
                 state = _event("state", {**self.now(), "points": points})

@@ -189,13 +189,13 @@ function fail(problem) {
 function show_anomalies(anomalies) {
   const parts = anomalies.map((anomaly) => {
     const box = element("div", null, { class: `anomaly ${anomaly.state}` }), reason = element("p"), step = element("p", `What to do: ${anomaly.step}`);
-    reason.append(element("span", `${anomaly.state}: `, { class: "word" }), element("strong", anomaly.subject), ` ${anomaly.reason}.`);
+    reason.append(element("span", `${anomaly.state}: `, { class: "word" }), element("strong", anomaly.subject), `: ${anomaly.reason}.`);
     box.append(reason, step);
     return box;
   });
   fill($("anomalies"), ...(parts.length ? parts : [element("p", "No anomalies.")]));
   const told = anomalies.map((a) => `${a.rule} ${a.subject}`).sort().join("; ");
-  if (spokenAnomalies !== null && told !== spokenAnomalies) say(told ? `Anomalies: ${anomalies.map((a) => `${a.subject} ${a.reason}`).join(". ")}` : "No more anomalies.");
+  if (spokenAnomalies !== null && told !== spokenAnomalies) say(told ? `Anomalies: ${anomalies.map((a) => `${a.subject}: ${a.reason}`).join(". ")}` : "No more anomalies.");
   spokenAnomalies = told;
 }
 
