@@ -112,6 +112,18 @@ def test_the_log_holds_a_document_a_line(tmp_path: Path) -> None:
     assert set(lines[0]) >= {"host", "devices", "backends", "cost_seconds"}
 
 
+def test_a_log_stays_where_it_is_when_the_program_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    gf.metrics().log("log.jsonl")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    gf.metrics()
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 2
+    assert not (tmp_path / "elsewhere" / "log.jsonl").exists()
+
+
 def test_a_log_that_cannot_be_written_is_an_error_now_and_a_message_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -95,7 +95,7 @@ class Metrics:
             If the file cannot be written. If a later line cannot be written, the log ends with a
             warning of the logger ``gpuforge.monitor``.
         """
-        _watch.log(Path(path), self)
+        _watch.log(Path(path).absolute(), self)
 
 
 def metrics(*, every: float | None = None) -> Metrics:
