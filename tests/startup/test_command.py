@@ -163,7 +163,7 @@ def test_validation_says_what_it_could_not_do() -> None:
     apart = Comparison("it", [2.0, 3.0, 3.0], [1.0, 1.5, 1.0], {"same"})
     assert "3 runs each: faster in every run" in apart.text()
     once = Comparison("it", [2.0], [1.0], {"same"})
-    assert "1 run each: too few runs to show a gain" in once.text()
+    assert "without 2 s, with 1 s, 1 run each: too few runs to show a gain" in once.text()
     overlap = Comparison("it", [2.0, 3.0, 3.0], [1.0, 2.5, 1.0], {"a", "b"})
     assert "no gain is shown" in overlap.text() and "DIFFERENT results" in overlap.text()
 

@@ -278,13 +278,14 @@ def test_an_interrupt_ends_the_waiting(tmp_path: Path) -> None:
     assert started.returncode == -signal.SIGINT and "KeyboardInterrupt" in err
 
 
-def test_a_terminal_shows_how_far_it_is_while_somebody_waits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("columns", [80, 20])
+def test_a_terminal_shows_how_far_it_is_while_somebody_waits(columns: int, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text(HANGS)
     (tmp_path / "program.py").write_text(KNOWN + "gf.warmup(['torch']).wait(1.5)\n")
     ours, theirs = pty.openpty()
     started = subprocess.Popen(
         [sys.executable, tmp_path / "program.py"], stderr=theirs, cwd=tmp_path,
-        env={**os.environ, "HANGS": "1"},
+        env={**os.environ, "HANGS": "1", "COLUMNS": str(columns)},
     )  # fmt: skip
     os.close(theirs)
     text = b""
@@ -295,7 +296,9 @@ def test_a_terminal_shows_how_far_it_is_while_somebody_waits(tmp_path: Path) -> 
             break
     os.close(ours)
     assert started.wait() == 0
-    assert b"warm-up: torch, 1 of 1, importing (" in text and text.endswith(b"\r\x1b[K"), text
+    shown = b"warm-up: torch, 1 of 1, importing ("[: columns - 1]
+    assert shown in text and text.endswith(b"\r\x1b[K"), text
+    assert all(len(line) < columns for line in text.split(b"\r\x1b[K"))
 
 
 def test_files_are_read_ahead_by_a_process_that_is_no_child(

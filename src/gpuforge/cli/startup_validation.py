@@ -179,4 +179,4 @@ def _run(command: list[str], folder: Path, ends: float) -> str:
 
 def _spread(values: list[float]) -> str:
     low, high = format_seconds(min(values)), format_seconds(max(values))
-    return f"{format_seconds(median(values))} ({low} to {high})"
+    return format_seconds(median(values)) + (f" ({low} to {high})" if len(values) > 1 else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterable, Mapping
+from shutil import get_terminal_size
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -117,10 +118,10 @@ class _Line:
         seconds = perf_counter() - self._began
         if seconds > SHOWN_AFTER_SECONDS and sys.stderr is not None and sys.stderr.isatty():
             self._shown = True
-            sys.stderr.write(
-                f"\r\x1b[Kwarm-up: {one.library.name}, {place + 1} of {self._total},"
-                f" {one.state} ({seconds:.1f} s)"
-            )
+            which = f"{one.library.name}, {place + 1} of {self._total}"
+            width = get_terminal_size().columns - 1  # a longer line would not be erased
+            text = f"warm-up: {which}, {one.state} ({seconds:.1f} s)"
+            sys.stderr.write(f"\r\x1b[K{text[:width]}")
             sys.stderr.flush()
 
     def erase(self) -> None:
