@@ -7,6 +7,8 @@ import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 
@@ -39,6 +41,18 @@ def is_installed(module: str) -> bool:
         return find_spec(module) is not None
     except (ImportError, ValueError):  # a finder refuses it; the stand-in has no specification
         return False
+
+
+def loaded(module: str) -> Any:
+    """Return an imported module; None if there is none, or its execution waits for its first use.
+
+    Loaders that defer keep their state in the module's specification until then.
+    """
+    found = sys.modules.get(module)
+    if type(found) is ModuleType or not isinstance(found, ModuleType):
+        return found
+    spec = object.__getattribute__(found, "__dict__").get("__spec__")
+    return found if getattr(spec, "loader_state", None) is None else None
 
 
 def _direct_url() -> dict[str, object] | None:

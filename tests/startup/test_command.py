@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import unittest.mock
+from importlib.util import LazyLoader, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import gpuforge as gf
 from gpuforge.cli.main import main
 from gpuforge.cli.startup_validation import Comparison, validate
 from gpuforge.errors import InvalidSettings
+from gpuforge.installation import loaded
 from gpuforge.runtime.startup import record
 from gpuforge.runtime.startup.deferrable import HEAVY, NOT_DEFERRED, why_not
 
@@ -105,6 +108,39 @@ def test_lazy_imports_by_a_variable_and_in_code(tmp_path: Path) -> None:
     assert started(sys.executable, "variable.py", folder=tmp_path).stdout == "True\n"
     run = started(*RUN, "variable.py", folder=tmp_path, GPUFORGE_LAZY_IMPORTS="1")
     assert run.stdout == "False\n"
+
+
+def test_what_is_deferred_is_not_loaded_to_place_and_record_calls(tmp_path: Path) -> None:
+    for name in ("torch", "jax"):
+        (tmp_path / "site-packages" / name).mkdir(parents=True)
+        (tmp_path / "site-packages" / name / "__init__.py").write_text(f"print('{name} loads')")
+    (tmp_path / "program.py").write_text(
+        "import sys\nsys.path.insert(0, 'site-packages')\nimport torch, jax\n"
+        "import gpuforge as gf, numpy as np\n"
+        "@gf.offload\ndef call(function, x):\n    return function(x)\n"
+        "print(call(np.sum, np.ones(3)), call(iter, np.ones(3)) is None)\n"
+    )
+    done = started(*RUN, "--lazy-imports", "--save", "it.gfp", "program.py", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "3.0 False\n"), done.stderr
+    assert "Traceback" not in done.stderr and (tmp_path / "it.gfp").exists()
+
+
+@pytest.mark.parametrize("lazily", [True, False])
+def test_a_module_that_waits_for_its_first_use_is_not_loaded(
+    lazily: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "waits.py").write_text("here = True\n")
+    spec = spec_from_file_location("waits", tmp_path / "waits.py")
+    assert spec is not None and spec.loader is not None
+    spec.loader = LazyLoader(spec.loader) if lazily else spec.loader
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "waits", module)
+    spec.loader.exec_module(module)
+    assert (loaded("waits") is None) == lazily
+    assert module.here and loaded("waits") is module
+    assert loaded("not_imported") is None
+    monkeypatch.setitem(sys.modules, "waits", unittest.mock.MagicMock())
+    assert loaded("waits") is sys.modules["waits"]
 
 
 def test_names_are_added_to_what_is_deferred_already(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gpuforge.errors import InvalidSettings, UnknownName, WorkloadError
 from gpuforge.inference.predictor import WAYS, Inference, Model
 from gpuforge.inference.report import Report, Trial
+from gpuforge.installation import loaded
 
 __all__ = ["Inference", "Report", "Trial", "inference"]
 
@@ -85,7 +86,7 @@ def _open_model(model: Any, device: str) -> Model:
         from gpuforge.inference.onnx import OnnxModel
 
         return OnnxModel(os.fspath(model), device)
-    torch = sys.modules.get("torch")
+    torch = loaded("torch")
     if torch is not None and isinstance(model, torch.nn.Module):
         from gpuforge.inference.torch import TorchModel
 

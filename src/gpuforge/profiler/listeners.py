@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from gpuforge import trace
+from gpuforge.installation import loaded
 
 _NSIGHT = ("NVTX_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "NV_NSIGHT_INJECTION_PORT")
 """Variables that Nsight sets in programs that it profiles."""
@@ -49,7 +50,7 @@ def _nvtx() -> trace.Listener | None:
 
 def _torch() -> trace.Listener | None:
     """Return a listener for PyTorch's profiler, which may be switched on and off at any time."""
-    torch: Any = sys.modules.get("torch")
+    torch = loaded("torch")
     if torch is None:
         return None
     try:

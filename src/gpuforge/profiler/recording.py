@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from gpuforge import __version__, trace
 from gpuforge.errors import WorkloadError
+from gpuforge.installation import loaded
 from gpuforge.profiler import listeners, watching
 from gpuforge.profiler.lanes import Lanes
 from gpuforge.profiler.model import ITSELF, PROGRAM, Placement, Profile, Series
@@ -367,7 +368,7 @@ class Recording:
         self._cost_ns += thread_time_ns() - start
 
     def _full_header(self) -> dict[str, Any]:
-        loaded = {name: sys.modules[name] for name in _LIBRARIES if name in sys.modules}
+        libraries = {name: module for name in _LIBRARIES if (module := loaded(name)) is not None}
         return {
             "program": [sys.executable, *sys.orig_argv[1:]],
             "started": self._started,
@@ -376,7 +377,7 @@ class Recording:
             "platform": f"{platform.system()}-{platform.release()}-{platform.machine()}",
             "versions": {
                 name: str(module.__version__)
-                for name, module in loaded.items()
+                for name, module in libraries.items()
                 if hasattr(module, "__version__")
             },
             "cost_ns_per_span": self._span_ns,

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from gpuforge.dataclass import dataclass
 from gpuforge.digest import digest
-from gpuforge.installation import is_installed
+from gpuforge.installation import is_installed, loaded
 from gpuforge.runtime.backends import compiles
 from gpuforge.runtime.function.reading import LOOP
 from gpuforge.runtime.kept import Kept
@@ -221,7 +221,7 @@ class Demand:
         return self._gpus[library.name]
 
     def _opening_seconds(self, library: Library) -> float:
-        if not library.is_numpy and (library.loaded or library.name in sys.modules):
+        if not library.is_numpy and (library.loaded or loaded(library.name)):
             return 0.05
         measured = self.kept.constant(f"opening:{library.label}")
         if isinstance(measured, float):

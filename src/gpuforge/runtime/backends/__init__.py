@@ -23,6 +23,7 @@ import numpy as np
 
 from gpuforge.dataclass import dataclass
 from gpuforge.errors import UnknownName
+from gpuforge.installation import loaded
 
 GPUS = ("cuda", "rocm", "xpu", "mps", "metal", "gpu")
 DEVICES = ("cpu", "gpu", *GPUS[:-1], "tpu", "accelerator")
@@ -258,12 +259,12 @@ def libraries() -> set[str]:
 def _list(name: str) -> Listing:
     try:
         library, named_only = about(name)
-        loaded = library in sys.modules
-        found = loaded or find_spec(library) is not None
+        is_loaded = loaded(library) is not None
+        found = library in sys.modules or find_spec(library) is not None
     except Exception as error:  # noqa: BLE001 - another package's module may fail in any way
         return Listing(name, name, False, False, f"{type(error).__name__}: {error}")
     reason = "" if found else f"{library} is not installed"
-    return Listing(name, library, found, loaded, reason, named_only)
+    return Listing(name, library, found, is_loaded, reason, named_only)
 
 
 @cache

@@ -5,7 +5,6 @@ Only arrays that are themselves arguments are recorded; lists, objects and ``sel
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge.dataclass import dataclass, replace
+from gpuforge.installation import loaded
 from gpuforge.runtime.function.key import ANY, generalize
 
 NUMERIC_KINDS = "biufc"
@@ -100,7 +100,7 @@ def foreign(value: Any) -> str:
     name = f"{kind.__module__.split('.')[0]}.{kind.__name__}"
     if isinstance(value, np.ndarray):
         return f"arrays of {name} (a subclass of numpy.ndarray) stay in NumPy"
-    jax = sys.modules.get("jax")
+    jax = loaded("jax")
     tracer = getattr(getattr(jax, "core", None), "Tracer", None)
     if tracer is not None and isinstance(value, tracer):
         return "inside a JAX transformation"

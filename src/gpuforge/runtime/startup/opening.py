@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import IO, TYPE_CHECKING
 
 from gpuforge import trace
+from gpuforge.installation import loaded
 from gpuforge.log import logger
 from gpuforge.runtime.backends import about
 from gpuforge.runtime.demand import OPENING_FELT
@@ -86,7 +87,7 @@ class Opening:
                 self.state = "tested in a separate process"
                 with background.elsewhere():
                     reason = try_out(name)
-            elif (library := about(name)[0]) not in sys.modules:
+            elif not loaded(library := about(name)[0]):
                 ahead = read_ahead(library)
             self.state = "importing"
             if not reason:
@@ -221,9 +222,9 @@ class Openings:
                     continue
                 library.opened = True
             never = self._kept.constant(self._devices_key(library)) is None
-            loaded = library.loaded or library.name in sys.modules
+            there = library.loaded or loaded(library.name)
             felt = 0.0 if asked else OPENING_FELT
-            one = Opening(library, by, felt=felt, tried=asked and never and not loaded)
+            one = Opening(library, by, felt=felt, tried=asked and never and not there)
             one.start_compiler = self.start_compiler
             self._begin(one)
 
