@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 
 def install_command(extra: str, *packages: str) -> str:
@@ -23,6 +20,8 @@ def install_command(extra: str, *packages: str) -> str:
         The packages of the extra, named instead if gpuforge was installed neither from an index nor
         from a folder that still exists. Default: a package with the extra's name.
     """
+    import shlex
+
     home = _folder()
     if home is not None:
         what = f"-e {shlex.quote(f'{home}[{extra}]')}"
@@ -58,6 +57,7 @@ def loaded(module: str) -> Any:
 def _direct_url() -> dict[str, object] | None:
     """Return the installer's source of gpuforge; empty for an index, None for no installer."""
     # Imported here: it takes 15 ms, and every program that places calls imports this module.
+    import json
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
@@ -74,6 +74,8 @@ def _from_index() -> bool:
 
 def _folder() -> Path | None:
     """Return the folder of the clone that gpuforge runs from."""
+    from urllib.parse import unquote, urlparse
+
     told = _direct_url() or {}
     address = urlparse(str(told.get("url", "")))
     named = Path(unquote(address.path)) if address.scheme == "file" else None

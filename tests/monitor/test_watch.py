@@ -95,7 +95,11 @@ def watched_queue(*finished: tuple[float, int]) -> Watch:
 
 
 def stalls(watch: Watch) -> list[str]:
-    return [one.reason for one in find_anomalies(watch.unbroken()) if one.rule == "stalled_queue"]
+    return [
+        one.reason
+        for one in find_anomalies(watch.subjects(unbroken=True))
+        if one.rule == "stalled_queue"
+    ]
 
 
 @pytest.mark.parametrize("slept", [180, 500])
@@ -113,9 +117,9 @@ def test_time_in_which_the_machine_slept_does_not_count(slept: int) -> None:
 
 def test_readings_that_are_seldom_or_late_are_no_break() -> None:
     watch = watched_queue(*((60 * n, n) for n in range(5)), (500, 5))
-    assert watch.unbroken() == watch.subjects()
+    assert watch.subjects(unbroken=True) == watch.subjects()
     watch = watched_queue(*((n, n) for n in range(60)), (73, 60))
-    assert watch.unbroken() == watch.subjects()
+    assert watch.subjects(unbroken=True) == watch.subjects()
 
 
 def test_a_clock_that_is_set_back_begins_anew() -> None:

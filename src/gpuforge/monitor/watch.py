@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from gpuforge.facts import known
@@ -78,41 +77,29 @@ class Watch:
             return usual
         return passed
 
-    def unbroken(self) -> tuple[Subject, ...]:
-        """Return everything in the newest sample, with its series as if there had been no break."""
-        if not self._breaks:
-            return self.subjects()
-
-        def later(at: float) -> float:
-            return at + sum(lost for ended, lost in self._breaks if at < ended)
-
-        return tuple(
-            replace(
-                one,
-                series={
-                    name: [(later(at), value) for at, value in series]
-                    for name, series in one.series.items()
-                },
-            )
-            for one in self.subjects()
-        )
-
-    def subjects(self, *, newest: bool = False) -> tuple[Subject, ...]:
+    def subjects(self, *, newest: bool = False, unbroken: bool = False) -> tuple[Subject, ...]:
         """Return everything in the newest sample, with its series.
 
         Parameters
         ----------
         newest
             Only the newest value of each series, which is faster.
+        unbroken
+            Times as if there had been no break.
         """
+
+        def part(series: deque[tuple[float, float]]) -> list[tuple[float, float]]:
+            if unbroken and self._breaks:
+                return [(self._later(at), value) for at, value in series]
+            return [series[-1]] if newest else list(series)
+
         return tuple(
-            Subject(
-                name,
-                *self._who[name],
-                {key: [one[-1]] if newest else list(one) for key, one in series.items() if one},
-            )
+            Subject(name, *self._who[name], {key: part(one) for key, one in series.items() if one})
             for name, series in self._series.items()
         )
+
+    def _later(self, moment: float) -> float:
+        return moment + sum(lost for ended, lost in self._breaks if moment < ended)
 
     def _keep(
         self, who: str, kind: Kind, model: str, moment: float, values: Mapping[str, float]

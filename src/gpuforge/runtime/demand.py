@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
+from importlib.util import find_spec
 from types import MappingProxyType
 
 from gpuforge.dataclass import dataclass
 from gpuforge.digest import digest
-from gpuforge.installation import is_installed, loaded
 from gpuforge.runtime.backends import compiles
 from gpuforge.runtime.function.reading import LOOP
 from gpuforge.runtime.kept import Kept
@@ -214,13 +214,15 @@ class Demand:
         if library.name not in self._gpus:
             devices = self._devices(library)
             needed = _WITH_GPUS.get(library.name, "") if sys.platform == "linux" else ""
-            built = not needed or is_installed(needed)
+            built = not needed or find_spec(needed) is not None
             built = built and "+cpu" not in self.libraries.version(library.name)
             on_gpus = any(":cpu" not in name for name in devices)
             self._gpus[library.name] = on_gpus if devices else built
         return self._gpus[library.name]
 
     def _opening_seconds(self, library: Library) -> float:
+        from gpuforge.installation import loaded
+
         if not library.is_numpy and (library.loaded or loaded(library.name)):
             return 0.05
         measured = self.kept.constant(f"opening:{library.label}")

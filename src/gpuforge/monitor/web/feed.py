@@ -151,7 +151,7 @@ class Feed:
                 self.sample, self.problem, self._arrived = sample, "", time.monotonic()
                 self.taken += 1
                 if abs(sample.taken_at - self._looked) >= ANOMALIES_EVERY_SECONDS:
-                    self.anomalies = find_anomalies(self._watch.unbroken())
+                    self.anomalies = find_anomalies(self._watch.subjects(unbroken=True))
                     self._looked = sample.taken_at
                 points = charts.points(self._watch.subjects(newest=True), sample.taken_at)
                 state = _event("state", {**self.now(), "points": points})

@@ -23,7 +23,6 @@ import numpy as np
 
 from gpuforge.dataclass import dataclass
 from gpuforge.errors import UnknownName
-from gpuforge.installation import loaded
 
 GPUS = ("cuda", "rocm", "xpu", "mps", "metal", "gpu")
 DEVICES = ("cpu", "gpu", *GPUS[:-1], "tpu", "accelerator")
@@ -257,6 +256,8 @@ def libraries() -> set[str]:
 
 
 def _list(name: str) -> Listing:
+    from gpuforge.installation import loaded
+
     try:
         library, named_only = about(name)
         is_loaded = loaded(library) is not None

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from gpuforge.dataclass import dataclass, replace
-from gpuforge.installation import loaded
 from gpuforge.runtime.function.key import ANY, generalize
 
 NUMERIC_KINDS = "biufc"
@@ -100,6 +99,8 @@ def foreign(value: Any) -> str:
     name = f"{kind.__module__.split('.')[0]}.{kind.__name__}"
     if isinstance(value, np.ndarray):
         return f"arrays of {name} (a subclass of numpy.ndarray) stay in NumPy"
+    from gpuforge.installation import loaded
+
     jax = loaded("jax")
     tracer = getattr(getattr(jax, "core", None), "Tracer", None)
     if tracer is not None and isinstance(value, tracer):

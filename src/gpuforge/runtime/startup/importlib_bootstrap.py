@@ -100,7 +100,7 @@ class Lazy:
             if self._done or self.is_mine:
                 return
             where, start = user_of(sys._getframe()), perf_counter()
-            with _present(spec.name, module), held_back(spec.name):
+            with held_back(spec.name, module):
                 self._run(module, spec, lambda failure: self._told(
                     perf_counter() - start, where, failure))  # fmt: skip
 
@@ -138,36 +138,25 @@ class Lazy:
 
 def _pickled(module: LazyModule) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Have a pickler treat it as the plain module that it becomes."""
-    state = state_of(module)
-    if state is not None:
-        state.execute(module)
+    vars(module)  # executes it
     return operator.getitem, ((module,), 0)
 
 
 copyreg.pickle(LazyModule, _pickled)
 
 
-@contextmanager
-def _present(name: str, module: ModuleType) -> Iterator[None]:
-    """Let `sys.modules` hold the module meanwhile, whatever the program has put there since."""
-    other = sys.modules.get(name, module)
-    sys.modules[name] = module
-    try:
-        yield
-    finally:
-        if other is not module:
-            sys.modules[name] = other
-
-
 _held: dict[str, ModuleType] = {}
 
 
 @contextmanager
-def held_back(package: str) -> Iterator[None]:
+def held_back(package: str, module: ModuleType) -> Iterator[None]:
     """Hide a package's lazy submodules while it is executed, as if they were not imported yet.
 
-    A submodule that the package imports is executed at once; the others reappear afterwards.
+    A submodule that the package imports is executed at once; the others reappear afterwards, and so
+    does what the program has put into `sys.modules` in the place of the package.
     """
+    other = sys.modules.get(package, module)
+    sys.modules[package] = module
     inside = [name for name in sys.modules if name.startswith(f"{package}.")]
     hidden = [name for name in inside if state_of(sys.modules[name]) is not None]
     for name in hidden:
@@ -178,9 +167,11 @@ def held_back(package: str) -> Iterator[None]:
         yield
     finally:
         for name in hidden:
-            module = _held.pop(name, None)
-            if module is not None and sys.modules.setdefault(name, module) is module:
-                _own(sys.modules.get(outer(name))).setdefault(name.rpartition(".")[2], module)
+            lazy = _held.pop(name, None)
+            if lazy is not None and sys.modules.setdefault(name, lazy) is lazy:
+                _own(sys.modules.get(outer(name))).setdefault(name.rpartition(".")[2], lazy)
+        if other is not module:
+            sys.modules[package] = other
 
 
 def resumed(name: str, loader: Any) -> Resuming | None:

@@ -18,7 +18,6 @@ from time import perf_counter
 from typing import IO, TYPE_CHECKING
 
 from gpuforge import trace
-from gpuforge.installation import loaded
 from gpuforge.log import logger
 from gpuforge.runtime.backends import about
 from gpuforge.runtime.demand import OPENING_FELT
@@ -74,6 +73,7 @@ class Opening:
 
     def run(self, background: Background) -> None:
         """Import it in this thread of `background`."""
+        from gpuforge.installation import loaded
         from gpuforge.runtime.backends import Failure, Opened
         from gpuforge.runtime.evaluation.opening import load_library
         from gpuforge.runtime.startup.ahead import read_ahead
@@ -216,6 +216,8 @@ class Openings:
         If the user `asked` for them, the account is not charged, and libraries that were never
         opened here are tried in a separate process first.
         """
+        from gpuforge.installation import loaded
+
         for library in libraries:
             with self._learned:
                 if library.opened or self._forked:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from gpuforge.installation import loaded
 from gpuforge.runtime.backends import about, compiles
 from gpuforge.runtime.evaluation.background import Background
 from gpuforge.runtime.libraries import Libraries, Library
@@ -75,6 +74,8 @@ class Trials:
 
     def may_try(self, library: Library) -> bool:
         """Return whether a library can be tried in a process of its own before it is opened."""
+        from gpuforge.installation import loaded
+
         there = library.loaded or loaded(about(library.name)[0])
         own_way = library.is_numpy or library.isolated or library.untriable
         own_way = own_way or library is not self._libraries.get(library.name)
