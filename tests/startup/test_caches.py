@@ -19,7 +19,7 @@ VARIABLES = (
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every library is installed, and an NVIDIA driver is there."""
-    monkeypatch.setattr(caches, "find_spec", lambda name: object())
+    monkeypatch.setattr(caches, "is_installed", lambda name: True)
     monkeypatch.setattr(caches, "NVIDIA_SIGNS", (os.devnull,))
 
 
@@ -55,7 +55,7 @@ def test_one_whose_folder_cannot_be_written_gets_one(installed: None, tmp_path: 
 def test_nothing_is_set_for_what_is_not_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(caches, "find_spec", lambda name: None)
+    monkeypatch.setattr(caches, "is_installed", lambda name: False)
     monkeypatch.setattr(caches, "NVIDIA_SIGNS", ("/no/such/file",))
     assert caches.prepare(tmp_path, {}) == {}
     reasons = {one.variable: one.reason for one in caches.plan(tmp_path, {})}
