@@ -128,6 +128,11 @@ PROGRAMS: dict[str, tuple[str, tuple[str, ...] | None]] = {
         "try:\n    copy.deepcopy([scipy])\nexcept TypeError as error:\n    print(error)",
         ("scipy",),
     ),
+    "copy of a module": (
+        "import scipy, copy\ntry:\n    print(copy.copy(scipy))\n"
+        "except TypeError as error:\n    print(error)",
+        ("scipy",),
+    ),
     "given another class": (
         "import scipy, types\nclass Module(types.ModuleType):\n    pass\n"
         "print(scipy.__class__)\n"

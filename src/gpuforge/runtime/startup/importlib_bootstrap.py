@@ -56,6 +56,10 @@ class LazyModule(ModuleType):
             state.execute(self)
         ModuleType.__delattr__(self, name)
 
+    def __copy__(self) -> Any:
+        vars(self)  # executes it
+        return self.__reduce_ex__(4)  # raises, as for any module
+
 
 class Lazy:
     """The state of a lazy module.
