@@ -13,7 +13,8 @@ _UNKNOWN = "unrecognized arguments: "
 class ArgumentParser(argparse.ArgumentParser):
     """A parser that raises `UnknownName`, so that its errors look like all others.
 
-    Flags are given in full: a shortened one would change its meaning with the next flag.
+    Flags are given in full: a shortened one would change its meaning with the next flag, and
+    argparse looks for them among the arguments of a user's program too.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -16,7 +16,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options, which precede the program; what follows it are its own arguments."""
     options = "[--save FILE] [--peaks] [--accelerate] [--lazy-imports] [--backend NAME] [--quiet]"
     parser.usage = f"{parser.prog} {options} SCRIPT|-m MODULE [ARGS]"
-    parser.allow_abbrev = False  # argparse would look for them among the program's arguments too
     parser.add_argument(
         "--save",
         metavar="FILE",
