@@ -71,3 +71,8 @@ def test_every_row_says_what_fails_how_to_install_it_and_its_source() -> None:
     for row in json.loads(text)["opened"]:
         assert row["fails"] and row["install"] and row["source"].startswith("http"), row
         assert any(row.get(kind) for kind in ("libraries", "programs", "files")), row
+
+
+def test_a_program_that_a_package_runs_is_looked_for(environment: Environment) -> None:
+    (message,) = named(environment, make_wheel(environment.prefix.parent, "graphviz", "0.20.3"))
+    assert message.startswith("graphviz 0.20.3 needs the program dot of Graphviz")

@@ -369,3 +369,14 @@ def test_the_value_of_a_secret_variable_is_not_shown(
     assert "hf_abc" not in f"{finding}"
     monkeypatch.setenv("HF_TOKEN", "hf_abc")
     assert found(environment) == ()
+
+
+def test_a_compiler_that_is_gone_counts_where_something_is_compiled(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "/opt/gone/bin/icc")
+    check = "environment_variables"
+    assert not run_checks(check).having("warning")
+    (environment.prefix.parent / "fast.pyx").touch()
+    (finding,) = run_checks(check).having("warning")
+    assert finding.message == "CC points to a program that does not exist"

@@ -90,11 +90,11 @@ def uses(text: bytes, bound: str, name: str) -> tuple[bool, bool]:
     """
     wanted = rb"(?<![\w.])%b\.%b\b" % (bound.encode(), name.encode())
     found = (one.start() for one in islice(re.finditer(wanted, text), MOST_USES))
-    late = {_is_in_function(text, at) for at in found if not _is_in_text(text, at)}
+    late = {_is_in_function(text, at) for at in found if not is_in_text(text, at)}
     return False in late, True in late
 
 
-def _is_in_text(text: bytes, at: int) -> bool:
+def is_in_text(text: bytes, at: int) -> bool:
     """Return whether a place in a module seems to be in a comment or a long string."""
     line = text[text.rfind(b"\n", 0, at) + 1 : at]
     return b"#" in line or any(text.count(mark, 0, at) % 2 for mark in (b'"""', b"'''"))

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
-from gpuforge.diagnose.distribution import Distribution, normalised
+from gpuforge.diagnose.distribution import normalised
 from gpuforge.diagnose.installed_modules import LOST_BUILT_IN, Module, Modules, absolute
 from gpuforge.diagnose.lost_names import LOST
 from gpuforge.diagnose.module_demands import (
@@ -105,6 +106,19 @@ class Fault:
     called: bool = False
 
 
+class Importing(Protocol):
+    """What imports others: an installed package, or the programs in a folder."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def packages(self) -> tuple[str, ...]: ...
+    @property
+    def modules(self) -> tuple[str, ...]: ...
+    @property
+    def entry_points(self) -> str: ...
+
+
 class Walk:
     """Follows the imports of one package from its top-level modules and entry points.
 
@@ -115,7 +129,7 @@ class Walk:
     outside : the top-level modules of other packages that it imports
     """
 
-    def __init__(self, one: Distribution, modules: Modules, limit: int) -> None:
+    def __init__(self, one: Importing, modules: Modules, limit: int) -> None:
         self.modules, self.limit = modules, limit
         self.outside: set[str] = set()
         self._own = tuple(_own_modules(one))
@@ -165,7 +179,7 @@ class Walk:
                 else:
                     self.outside.add(target.partition(".")[0])
                     unmet = list(self._absent(root, module, written, target))
-                    for taken, bound in names:
+                    for taken, bound in names or [("", "")]:  # all names at once
                         unmet += self._unmet(module, written, target, taken, bound)
                     unmet = [one for one in unmet if not (one[-1] and re.search(_OF_OTHERS, name))]
                     if unmet and self._is_executed(name):
@@ -318,14 +332,14 @@ def _looks_old(text: bytes) -> bool:
     return False
 
 
-def _main_module(one: Distribution, own: tuple[str, ...]) -> str:
+def _main_module(one: Importing, own: tuple[str, ...]) -> str:
     """Return the module that users of a package import; empty if that is not clear."""
     named = [name for name in own if normalised(name) == one.name]
     public = [name for name in own if not name.startswith("_")]
     return next(iter(named or (public if len(public) == 1 else [])), "")
 
 
-def _own_modules(one: Distribution) -> Iterator[str]:
+def _own_modules(one: Importing) -> Iterator[str]:
     """Yield the packages and modules that are not inside others of the same distribution."""
     packages = set(one.packages)
     for path in (*one.packages, *(m[:-3] for m in one.modules if "/" not in m)):
@@ -335,7 +349,7 @@ def _own_modules(one: Distribution) -> Iterator[str]:
             yield ".".join(parts)
 
 
-def _public_modules(one: Distribution) -> Iterator[str]:
+def _public_modules(one: Importing) -> Iterator[str]:
     """Yield the modules that users may import."""
     for path in one.modules:
         parts = path[:-3].removesuffix("/__init__").split("/")

@@ -49,7 +49,7 @@ def read_imports(site: Site) -> Imports:
     """Read the imports of the packages that changed, as many as there is time for."""
     versions = {name: found[0] for name, found in site.packages.items() if len(found) == 1}
     folders, python = site.environment.folders, site.environment.version
-    modules = Modules(folders, _standard(site), python, versions)
+    modules = Modules(folders, standard_folder(site), python, versions)
     path = os.environ.get("PYTHONPATH", "")
     place, of = _place(site), f"{__version__} {python} {path}"
     kept = _load(place).get(of, {})
@@ -58,7 +58,7 @@ def read_imports(site: Site) -> Imports:
     current = {n: kept[n] for n, one in packages.items() if n in kept and stamps.fit(one, kept[n])}
     if site.thorough:
         current = {name: entry for name, entry in current.items() if entry["all"]}
-    over = _over(SECONDS)
+    over = timed(SECONDS)
     todo = sorted((one for name, one in packages.items() if name not in current), key=_age)
     for one in todo:
         if not site.thorough and over():
@@ -82,7 +82,7 @@ def read_imports(site: Site) -> Imports:
     return found
 
 
-def _over(seconds: float) -> Callable[[], bool]:
+def timed(seconds: float) -> Callable[[], bool]:
     """Return a function that tells whether that much time was spent since."""
     processor, clock = time.thread_time(), time.monotonic()
     return lambda: (
@@ -90,7 +90,7 @@ def _over(seconds: float) -> Callable[[], bool]:
     )
 
 
-def _standard(site: Site) -> Path | None:
+def standard_folder(site: Site) -> Path | None:
     """Return the folder of the modules that belong to the environment's Python."""
     home, minor = site.environment.home, ".".join(site.environment.version.split(".")[:2])
     prefix = home.parent if home else site.environment.prefix

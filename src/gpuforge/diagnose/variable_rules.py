@@ -50,6 +50,8 @@ class VariableRules:
             library in path for one in site.distributions for path, _ in one.libraries
         ):
             return False
+        if "here" in entry and not any(any(Path().glob(like)) for like in entry["here"]):
+            return False
         package, clauses = entry.get("versions", ("", ""))
         if package and not meets(self._version(package) or "", clauses):
             return False

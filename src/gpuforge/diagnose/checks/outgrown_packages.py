@@ -78,7 +78,7 @@ def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
     found = dict[str, Finding]()
     one = site.distribution(name)
     for fault in faults if one else ():
-        other = _owner(site, fault.module) if fault.module else "python"
+        other = owner(site, fault.module) if fault.module else "python"
         if one is None or other in (name, *found):
             continue
         if not other:
@@ -94,7 +94,7 @@ def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
             versions="",
             other=other,
             others="",
-            needs=_needs(fault),
+            needs=needs(fault),
             use=_use(fault, is_main=fault.root in one.import_names),
             source=f"{fault.path}, line {fault.line}",
         )
@@ -110,7 +110,8 @@ def _use(fault: Fault, *, is_main: bool) -> str:
     return "" if is_main else f"importing {fault.root}"
 
 
-def _needs(fault: Fault) -> str:
+def needs(fault: Fault) -> str:
+    """Return what an import that fails asks for."""
     of = f"{fault.module}." if fault.module else ""
     return f"{of}{fault.name}" if fault.name else f"the module {fault.module}"
 
@@ -138,7 +139,7 @@ def _undeclared(site: Site, one: Distribution, fault: Fault) -> Finding | None:
     )
 
 
-def _owner(site: Site, module: str) -> str:
+def owner(site: Site, module: str) -> str:
     """Return the package that a module belongs to, or ``python``; empty if unknown."""
     top, path = module.partition(".")[0], module.replace(".", "/")
     if top in sys.stdlib_module_names or top in REMOVED:

@@ -1,0 +1,86 @@
+"""Are the compiled modules that Python keeps beside the sources whole?"""
+
+from __future__ import annotations
+
+import importlib.util
+import marshal
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from gpuforge.diagnose.finding import Finding
+from gpuforge.diagnose.read_imports import timed
+from gpuforge.diagnose.site import NOT_RECORDED, Site
+
+SUMMARY = "compiled modules in __pycache__ are whole"
+
+# A write that failed, as on a full disk, ends where a block of the disk or of a limit does (see
+# python/cpython#126606). Python puts such a file in place all the same, and fails to read it.
+BLOCK = 512
+HEAD = 16
+AT_MOST = 0.01
+
+
+def check(site: Site) -> Iterator[Finding]:
+    """Yield the compiled modules that Python would use and cannot read.
+
+    What was written last is looked at first, and no more than there is time for.
+    """
+    own = ".".join(map(str, sys.version_info[:2]))
+    if not site.live or not site.environment.version.startswith(f"{own}."):
+        reason = NOT_RECORDED.reason if not site.live else "of another version of Python"
+        yield Finding("skipped", reason)
+        return
+    over = timed(AT_MOST)
+    cut = list[str]()
+    for _, folder in sorted(_changed(site), reverse=True):
+        if over() and not site.thorough:
+            break
+        cut += [path for path in _suspicious(folder) if _is_cut(path)]
+    if cut:
+        message = f"{len(cut)} compiled modules are damaged, so importing them fails"
+        message = f"{cut[0]} is damaged, so importing it fails" if not cut[1:] else message
+        steps = ("Delete them; Python writes them again: rm " + " ".join(cut[:3]),)
+        yield Finding("error", message, "package_incomplete", tuple(cut[:3]), steps)
+    else:
+        yield Finding("ok", "no compiled module is damaged")
+
+
+def _changed(site: Site) -> Iterator[tuple[int, str]]:
+    """Yield the folders of compiled modules, each with the time of its last change."""
+    folders = {f"{one.folder}/{package}" for one in site.distributions for package in one.packages}
+    with suppress(FileNotFoundError):  # the current folder may have been removed
+        folders.add(str(Path.cwd()))
+    for folder in (*folders, *map(str, site.environment.folders)):
+        with suppress(OSError):
+            yield os.stat(f"{folder}/__pycache__").st_mtime_ns, f"{folder}/__pycache__"
+
+
+def _suspicious(folder: str) -> Iterator[str]:
+    """Yield the compiled modules for this Python that end where a failed write may have ended."""
+    ending = f".{sys.implementation.cache_tag}.pyc"
+    with suppress(OSError), os.scandir(folder) as entries:
+        for one in entries:
+            if one.name.endswith(ending) and one.stat().st_size % BLOCK == 0:
+                yield one.path
+
+
+def _is_cut(path: str) -> bool:
+    """Return whether Python takes a compiled module for that of its source and cannot read it."""
+    try:
+        content = Path(path).read_bytes()
+        source = os.stat(importlib.util.source_from_cache(path))
+    except (OSError, ValueError):
+        return False
+    number, flags = content[:4], int.from_bytes(content[4:8], "little")
+    times = int.from_bytes(content[8:12], "little"), int.from_bytes(content[12:HEAD], "little")
+    written = int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF
+    if number != importlib.util.MAGIC_NUMBER or (not flags and times != written):
+        return False
+    try:
+        marshal.loads(content[HEAD:])
+    except (EOFError, ValueError, TypeError):
+        return True
+    return False

@@ -1,0 +1,115 @@
+"""Programs in the current folder: what they import and use, and whether that is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuforge.diagnose.run import run_checks
+
+from .environments import Environment, make_wheel
+
+OWN = "import other\n"
+
+
+@pytest.fixture
+def folder(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a project that has the environment, and a package in it."""
+    found = environment.prefix.parent / "app"
+    found.mkdir()
+    monkeypatch.chdir(found)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(found.parent / "cache"))
+    monkeypatch.setenv("HOME", str(found.parent / "home"))
+    add(environment, "other", {"other/__init__.py": "def now(): pass\n"})
+    return found
+
+
+def add(environment: Environment, name: str, files: dict[str, str]) -> None:
+    environment.add(make_wheel(environment.prefix.parent, name, "2.0", files=files))
+
+
+def named() -> list[str]:
+    report = run_checks("project_programs")
+    return [f.message for f in report.having("error", "warning", "unknown")]
+
+
+def test_a_module_or_name_that_an_installed_package_lacks_is_named(folder: Path) -> None:
+    (folder / "cut.py").write_text("from other.editor import *\n")
+    (folder / "use.py").write_text("from other import then\n")
+    (folder / "fits.py").write_text("from other import now\nnow()\n")
+    gone, lost = named()
+    assert "cut.py needs the module other.editor, which other 2.0 does not have" in gone
+    assert "use.py needs other.then, which other 2.0 does not have" in lost
+
+
+def test_what_a_program_imports_only_if_it_can_is_not_missed(folder: Path) -> None:
+    guarded = "try:\n    from other.editor import *\nexcept ImportError:\n    pass\n"
+    (folder / "cut.py").write_text(OWN + guarded)
+    assert not named()
+
+
+def test_a_folder_without_modules_in_place_of_a_package_is_named(folder: Path) -> None:
+    (folder / "train.py").write_text("import runs\nruns.init()\n")
+    (folder / "runs" / "one").mkdir(parents=True)
+    (message,) = named()
+    assert "train.py imports runs, which is not installed: Python takes the folder" in message
+    (folder / "runs" / "one" / "part.py").touch()
+    assert not named()
+
+
+def test_a_missing_module_counts_where_the_environment_is_the_projects(
+    folder: Path, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "main.py").write_text("import missing_one\n")
+    assert not named()  # it may be for another environment
+    (folder / "main.py").write_text(OWN + "import missing_one\n")
+    (message,) = named()
+    assert message.endswith("main.py imports missing_one, which is not installed")
+    monkeypatch.setenv("HOME", str(environment.prefix.parent))
+    assert not named()
+
+
+def test_programs_that_others_run_and_those_of_python_2_are_left_out(folder: Path) -> None:
+    for name in ("setup", "conftest", "noxfile", "test_all"):
+        (folder / f"{name}.py").write_text(OWN + "import other.editor\n")
+    (folder / "old.py").write_text("#!/usr/bin/env python2\nprint 'x'\n")
+    assert not named()
+    (folder / "old.py").write_text("print 'x'\n")
+    assert "syntax of an older Python" in named()[0]
+
+
+def test_what_a_use_of_a_package_needs_is_named(folder: Path, environment: Environment) -> None:
+    add(environment, "pandas", {"pandas/__init__.py": "def read_excel(): pass\n"})
+    add(environment, "spacy", {"spacy/__init__.py": "def load(): pass\n"})
+    text = "import pandas as pd\nimport spacy\n# pd.read_parquet('x')\npd.read_excel('x')\n"
+    (folder / "report.py").write_text(text + "spacy.load('en_core_web_sm')\n")
+    excel, model = named()
+    assert "report.py uses pandas for reading or writing Excel files, which needs openpyxl" in excel
+    assert "the model en_core_web_sm, which needs en_core_web_sm; that is not there" in model
+    add(environment, "openpyxl", {"openpyxl/__init__.py": ""})
+    add(environment, "en-core-web-sm", {"en_core_web_sm/__init__.py": ""})
+    assert not named()
+
+
+def test_data_that_a_program_uses_but_does_not_get_is_named(
+    folder: Path, environment: Environment
+) -> None:
+    add(
+        environment,
+        "nltk",
+        {"nltk/__init__.py": "def word_tokenize(): pass\ndef download(): pass\n"},
+    )
+    text = "import nltk\nnltk.word_tokenize('x')\n"
+    (folder / "words.py").write_text(text)
+    assert "nltk for tokenizing, which needs tokenizers/punkt" in named()[0]
+    (folder / "words.py").write_text("import nltk\nnltk.download('punkt_tab')\n" + text)
+    assert not named()
+    (folder / "words.py").write_text(text)
+    (environment.prefix / "nltk_data" / "tokenizers" / "punkt_tab").mkdir(parents=True)
+    assert not named()
+
+
+def test_a_current_folder_that_is_gone_is_no_fault(folder: Path) -> None:
+    folder.rmdir()
+    assert not named()
