@@ -239,12 +239,16 @@ x = np.random.default_rng(0).random(2_000_000)  # what JAX saves pays for it soo
 def compiled():
     return [one for one in here if one[0].name != "numpy" and len(one[1].graph.entries) > 5]
 
+def measured():  # whether it wins depends on what else the machine does
+    cells = [kind.kind.curve("jax:cpu").cells for kind in long.stats().kinds.values()]
+    return any(cell.seconds for one in cells for cell in one.values())
+
 expected = long(x)
 end = time.monotonic() + 120
-while "jax:cpu" not in long.stats().counts and not compiled() and time.monotonic() < end:
+while not measured() and not compiled() and time.monotonic() < end:
     result = long(x)
 assert np.allclose(result, expected)
-print(len(compiled()), "jax:cpu" in long.stats().counts or bool(compiled()))
+print(len(compiled()), measured() or bool(compiled()))
 """
 
 
