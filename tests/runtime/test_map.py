@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 import gpuforge as gf
 from gpuforge.errors import InvalidSettings, TaskTimeout, UnknownName, WorkloadError
+from gpuforge.runtime.executor import termination
 from gpuforge.runtime.executor.ladder import Ladder
 from gpuforge.runtime.executor.together import Result, call_together
 from tests.meaning.compare import compare
@@ -574,7 +575,8 @@ def test_a_map_that_is_cut_short_says_how_far_it_came(number: signal.Signals, ca
     assert ("KeyboardInterrupt" in told) == (number == signal.SIGINT)
 
 
-def test_the_signal_is_the_programs_again_after_a_map() -> None:
+def test_the_signal_is_the_programs_again_after_a_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(termination, "_tellers", {})  # what other tests began may not be over
     before = signal.getsignal(signal.SIGTERM)
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
