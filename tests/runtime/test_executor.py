@@ -264,6 +264,29 @@ class TestSubmit:
         outer = gf.offload(await_all, pure=False)
         assert outer.submit([X] * 3).result(SECONDS) == 3
 
+    def test_a_task_may_wait_for_several_that_wait_for_each_other(self) -> None:
+        with gf.executor(quotas={"host": gf.Quota(concurrency=1)}) as executor:
+
+            def outer() -> int:
+                one = executor.submit(int)
+                other = executor.submit(lambda: one.result())
+                return len(concurrent.futures.wait([one, other], SECONDS / 10).not_done)
+
+            # In which order they are waited for depends on their addresses.
+            assert [executor.submit(outer).result(SECONDS) for _ in range(20)] == [0] * 20
+
+    def test_a_task_that_waits_for_several_holds_no_locks_of_theirs(self) -> None:
+        quotas = {name: gf.Quota(concurrency=1) for name in ("cpu", "host")}
+        with gf.executor(quotas=quotas) as executor:
+            offloaded = gf.offload(lambda x: x, pure=False)
+
+            def outer() -> int:
+                here = executor.submit(lambda: there[1].running() or there[0].exception())
+                there = [executor.submit(offloaded, X) for _ in range(2)]
+                return len(concurrent.futures.wait([here, *there], SECONDS / 10).not_done)
+
+            assert [executor.submit(outer).result(SECONDS) for _ in range(5)] == [0] * 5
+
     def test_arguments_are_let_go_when_the_task_ended(self) -> None:
         class Big(list[int]):
             pass

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuforge.errors import TaskCancelled
@@ -18,15 +20,33 @@ R = TypeVar("R")
 
 
 class _Waiters(list[Any]):
-    """Those who wait for a future by `concurrent.futures.wait` or `as_completed`."""
+    """Those who wait for a future by `concurrent.futures.wait` or `as_completed`.
 
-    def __init__(self, task: Task, dispatcher: Dispatcher) -> None:
+    These append a waiter with the locks of all their futures held, and wait for its event then.
+    """
+
+    def __init__(self, help_out: Callable[[], None]) -> None:
         super().__init__()
-        self._task, self._dispatcher = task, dispatcher
+        self._help_out = help_out
 
     def append(self, waiter: Any) -> None:
         super().append(waiter)
-        self._dispatcher.help(self._task)
+        if not isinstance(waiter.event, _Helping):
+            waiter.event = _Helping()
+        waiter.event.todo.append(self._help_out)
+
+
+class _Helping(threading.Event):
+    """An event whose waiting thread first runs in place what it waits for and has not begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.todo: deque[Callable[[], None]] = deque()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        while self.todo and not self.is_set():
+            self.todo.popleft()()
+        return super().wait(timeout)
 
 
 class CallFuture(Future[R]):
@@ -73,13 +93,13 @@ class TaskFuture(CallFuture[R]):
         super().__init__()
         self._task = task
         self._dispatcher = dispatcher
-        self._waiters = _Waiters(task, dispatcher)
+        self._waiters = _Waiters(partial(dispatcher.help, task))
 
     def add_done_callback(self, fn: Callable[[Future[R]], object]) -> None:
         """Call a function with this future when it has ended."""
         super().add_done_callback(fn)
-        asyncio = sys.modules.get("asyncio")
-        if asyncio is not None and asyncio._get_running_loop() is not None:  # it may await this
+        running_loop = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+        if running_loop is not None and running_loop() is not None:  # it may await this
             self._dispatcher.help(self._task)
 
     def cancel(self) -> bool:
