@@ -62,6 +62,14 @@ def keep(x: Any) -> list[float]:
     return [float(one.sum()) for one in KEPT]
 
 
+def knot(x: Any) -> Any:
+    many = one = [x]
+    for _ in range(40):
+        many = [many, many]
+    one.append(many)
+    return {"many": many, "one": one}
+
+
 def parts(x: Any) -> Any:
     return x, [x[:2], x.T]
 
@@ -129,6 +137,17 @@ class TestOneCall:
         whole, (some, turned) = call_isolated(parts, (np.ones((3, 2), order="F"),))
         assert all(one.flags.writeable for one in (whole, some, turned))
         assert whole.flags.f_contiguous and turned.shape == (2, 3)
+
+    def test_results_may_refer_to_each_other_and_to_themselves(self) -> None:
+        found = call_isolated(knot, (np.ones(3),))
+        assert found["one"][1] is found["many"] and found["many"][0] is found["many"][1]
+        assert found["one"][0].flags.writeable
+
+    def test_the_program_may_replace_the_mapping_of_variables(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "environ", dict(os.environ))
+        assert call_isolated(add, (1,)) == 2
 
     def test_it_may_close_its_output(self) -> None:
         call_isolated(mute)

@@ -85,7 +85,7 @@ def call_isolated(
             continue  # an idle process had ended before the function was called
         finally:
             with _lock:
-                del _running[threading.get_ident()]
+                _running.pop(threading.get_ident(), None)  # a signal's handler may call, too
         _give_back(worker)
         break
     if raised:

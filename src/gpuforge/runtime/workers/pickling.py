@@ -9,7 +9,9 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -50,19 +52,37 @@ def loaded(content: bytes, arrays: Sequence[Host]) -> Any:
     return pickle.loads(content, buffers=[array.data for array in arrays])
 
 
-def dumped(value: Any) -> Pickled:
-    """Pickle a value to bytes and out-of-band arrays, for `loaded`."""
+def dumped(value: Any, *, owned: bool = False) -> Pickled:
+    """Pickle a value to bytes and out-of-band arrays, for `loaded`.
+
+    If they are to be `owned`, read-only arrays are copied, and can be written after that.
+    """
     buffers: list[pickle.PickleBuffer] = []
-    content = _dumps()(value, protocol=5, buffer_callback=buffers.append)
-    return content, [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
+    file = BytesIO()
+    pickler = _owning_pickler() if owned else _pickler()
+    pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+    return file.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
 
 
-def _dumps() -> Callable[..., bytes]:
+def _pickler() -> type[Any]:
     try:
-        found: Callable[..., bytes] = import_module("cloudpickle").dumps
+        found: type[Any] = import_module("cloudpickle").Pickler
     except ModuleNotFoundError:
-        return pickle.dumps
+        return pickle.Pickler
     return found
+
+
+@cache
+def _owning_pickler() -> type[Any]:
+    base = _pickler()
+    reduced = getattr(base, "reducer_override", lambda self, value: NotImplemented)
+
+    def reducer_override(self: Any, value: Any) -> Any:
+        if type(value) is np.ndarray and not value.flags.writeable:
+            return value.copy(order="K").__reduce_ex__(5)
+        return reduced(self, value)
+
+    return type("OwningPickler", (base,), {"reducer_override": reducer_override})
 
 
 def _sent(function: Any) -> tuple[str, Any]:
@@ -95,7 +115,7 @@ def _refusal(
     found = ((what, why) for what, value in parts if (why := _trouble(value)))
     what, why = next(found, ("the call", str(error)))
     text = " ".join(why.split())[:200]
-    by_value = what == "its code" and _dumps() is pickle.dumps
+    by_value = what == "its code" and _pickler() is pickle.Pickler
     return WorkloadError(
         f"{name_of(function)} cannot be sent to a worker: {what} cannot be pickled ({text})",
         hint="install gpuforge[isolate], or define the function at the top of a module"

@@ -227,7 +227,7 @@ def _outcome(content: bytes, arrays: list[Host]) -> Answer:
         return ("unreadable", f"{type(error).__name__}: {error}", notes), []
     kind, value = "result", None
     try:
-        value = _owned(function(*args, **kwargs))
+        value = function(*args, **kwargs)
     except BaseException as error:  # noqa: BLE001 - it is the caller's
         kind, value, notes = "raised", error, _notes(error)
         error.__traceback__ = None  # its frames refer to the arguments
@@ -235,21 +235,12 @@ def _outcome(content: bytes, arrays: list[Host]) -> Answer:
         with contextlib.suppress(Exception):  # the function may have closed or replaced it
             stream.flush()
     try:
-        made, buffers = dumped(value)
+        made, buffers = dumped(value, owned=True)  # arguments are read-only, results are not
     except BaseException as error:  # noqa: BLE001 - pickling runs code of the value's own
         what = f"{type(value).__name__}: {value}" if kind == "raised" else type(value).__name__
         verb, why = kind.replace("result", "returned"), f"{type(error).__name__}: {error}"
         return ("unsendable", (verb, f"{what} ({why})"), notes), []
     return (kind, made, notes), buffers
-
-
-def _owned(value: Any) -> Any:
-    """Return a result with copies of read-only arrays: arguments are, and the caller's are not."""
-    if isinstance(value, np.ndarray) and not value.flags.writeable:
-        return value.copy(order="K")
-    if type(value) in (list, tuple):
-        return type(value)(map(_owned, value))
-    return value
 
 
 def _notes(error: BaseException) -> list[str]:

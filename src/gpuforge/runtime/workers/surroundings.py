@@ -12,10 +12,10 @@ class Surroundings:
 
     def __init__(self) -> None:
         self.folder = ""
-        with contextlib.suppress(FileNotFoundError):  # it was removed
+        with contextlib.suppress(OSError):  # it was removed
             self.folder = os.getcwd()
-        # Copying the mapping itself decodes each variable, which takes 50 µs.
-        self.variables: dict[bytes, bytes] = dict(os.environ._data)  # type: ignore[attr-defined]
+        # Copying the mapping itself encodes each variable, which takes 50 µs.
+        self.variables: dict[bytes, bytes] = dict(os.environb._data)  # type: ignore[attr-defined]
         self.path = list(sys.path)
 
     def enter(self) -> None:
