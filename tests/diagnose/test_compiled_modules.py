@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import py_compile
 from pathlib import Path
 
@@ -47,4 +48,10 @@ def test_one_that_is_whole_may_end_at_a_block(
     compiled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled_modules, "BLOCK", compiled.stat().st_size)
+    assert not named()
+
+
+def test_a_pipe_in_place_of_one_is_not_read(compiled: Path) -> None:
+    compiled.unlink()
+    os.mkfifo(compiled)
     assert not named()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuforge.diagnose.checks import project_programs
 from gpuforge.diagnose.run import run_checks
 
 from .environments import Environment, make_wheel
@@ -58,6 +59,44 @@ def test_a_folder_without_modules_in_place_of_a_package_is_named(folder: Path) -
     assert not named()
 
 
+def test_a_folder_that_was_not_read_to_its_end_may_have_modules(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "train.py").write_text("import runs\n")
+    (folder / "runs").mkdir()
+    (folder / "runs" / "linked").symlink_to(folder)  # to the modules of another folder
+    assert not named()
+    (folder / "runs" / "linked").unlink()
+    monkeypatch.setattr(project_programs, "ENTRIES", 3)
+    assert named()
+    for number in range(3):
+        (folder / "runs" / f"{number}.png").touch()
+    assert not named()
+
+
+def test_what_the_project_itself_has_is_not_missed(folder: Path) -> None:
+    (folder / "train.py").write_text(OWN + "import model, loader, app\n")
+    assert named()
+    (folder / "__init__.py").touch()
+    (folder.parent / "model.py").touch()
+    (folder.parent / "src" / "loader").mkdir(parents=True)
+    (folder.parent / "src" / "loader" / "__init__.py").touch()
+    assert not named()
+
+
+def test_large_programs_and_many_uses_take_no_time(
+    folder: Path, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(environment, "pandas", {"pandas/__init__.py": "def read_excel(): pass\n"})
+    uses = "'''\n" + "pd.read_excel('x')\n" * 60 + "'''\npd.read_excel('x')\n"
+    (folder / "report.py").write_text("import pandas as pd\n" + uses)
+    assert not named()
+    (folder / "report.py").write_text("import pandas as pd\nimport other.editor\n" + "#" * 999)
+    assert named()
+    monkeypatch.setattr(project_programs, "LARGEST", 1000)
+    assert not named()
+
+
 def test_a_missing_module_counts_where_the_environment_is_the_projects(
     folder: Path, environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +129,20 @@ def test_what_a_use_of_a_package_needs_is_named(folder: Path, environment: Envir
     add(environment, "openpyxl", {"openpyxl/__init__.py": ""})
     add(environment, "en-core-web-sm", {"en_core_web_sm/__init__.py": ""})
     assert not named()
+
+
+def test_a_use_is_of_a_package_that_the_program_imports_and_does_not_complete(
+    folder: Path, environment: Environment
+) -> None:
+    add(environment, "fastapi", {"fastapi/__init__.py": "def File(): pass\n"})
+    add(environment, "spacy", {"spacy/__init__.py": "def load(): pass\n"})
+    (folder / "a.py").write_text("from own import File\nopened = File('x')\n")
+    tried = "try:\n    spacy.load('en_core_web_sm')\nexcept OSError:\n    spacy.cli.download('x')\n"
+    (folder / "b.py").write_text("import spacy, sys\n" + tried)
+    assert not named()
+    (folder / "a.py").write_text("from fastapi import File\nopened = File('x')\n")
+    (message,) = named()
+    assert "fastapi for forms and uploaded files, which needs python-multipart" in message
 
 
 def test_data_that_a_program_uses_but_does_not_get_is_named(

@@ -36,7 +36,7 @@ _GUARDED = re.compile(
     rb"(?m)^[ \t]*(?:try|if\b[^\n]*):[^\n]*\n(?=((?:[ \t]+[^\n]*(?:\n|\Z)){1,5}))"
 )
 _IMPORT, _WORD = re.compile(rb"(?m)^[ \t]+(?:from|import)\b([^\n]*)"), re.compile(rb"\w+")
-_FINDS = re.compile(rb"\bsys\.(?:path|meta_path)\b|\baddsitedir\b|\bpath_hooks\b")
+FINDS = re.compile(rb"\bsys\.(?:path|meta_path)\b|\baddsitedir\b|\bpath_hooks\b")
 _ENTRY = re.compile(r"(?m)^[^#\[\n=]+=\s*([\w.]+)")
 # What Python's own modules lost and programs use while they are imported. Other names of these
 # modules are not looked up, since nearly every program uses some.
@@ -317,7 +317,7 @@ class Walk:
         adds = rb"sys\.modules\[['\"]%b['\"]\]" % module
         adds += rb"|\.%b\s*=[^=]|setattr\([^\n]*\b%b\b" % (name, name) if name else b""
         texts = [read.text for read in self._read.values()]
-        if self.modules.is_absent(fault.module) and any(_FINDS.search(text) for text in texts):
+        if self.modules.is_absent(fault.module) and any(FINDS.search(text) for text in texts):
             return True
         return any(re.search(adds, text) for text in texts)
 

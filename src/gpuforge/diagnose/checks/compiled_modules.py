@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import marshal
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +14,8 @@ from pathlib import Path
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.read_imports import timed
 from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.facts import known
+from gpuforge.probe.files import read
 
 SUMMARY = "compiled modules in __pycache__ are whole"
 
@@ -42,7 +45,8 @@ def check(site: Site) -> Iterator[Finding]:
     if cut:
         message = f"{len(cut)} compiled modules are damaged, so importing them fails"
         message = f"{cut[0]} is damaged, so importing it fails" if not cut[1:] else message
-        steps = ("Delete them; Python writes them again: rm " + " ".join(cut[:3]),)
+        folders = dict.fromkeys(map(os.path.dirname, cut))
+        steps = (f"Delete them; Python writes them again: rm -r {shlex.join(folders)}",)
         yield Finding("error", message, "package_incomplete", tuple(cut[:3]), steps)
     else:
         yield Finding("ok", "no compiled module is damaged")
@@ -70,7 +74,7 @@ def _suspicious(folder: str) -> Iterator[str]:
 def _is_cut(path: str) -> bool:
     """Return whether Python takes a compiled module for that of its source and cannot read it."""
     try:
-        content = Path(path).read_bytes()
+        content = known(read(path, path)) or b""
         source = os.stat(importlib.util.source_from_cache(path))
     except (OSError, ValueError):
         return False

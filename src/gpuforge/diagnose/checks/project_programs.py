@@ -18,7 +18,7 @@ from gpuforge.diagnose.distribution import normalised
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.installed_modules import Module, Modules
 from gpuforge.diagnose.module_demands import demands, is_in_text, line_of_import
-from gpuforge.diagnose.outgrown_imports import Walk
+from gpuforge.diagnose.outgrown_imports import FINDS, Walk
 from gpuforge.diagnose.path_folders import folders_after, folders_before
 from gpuforge.diagnose.read_imports import standard_folder, timed
 from gpuforge.diagnose.site import NOT_RECORDED, Site
@@ -29,11 +29,12 @@ SUMMARY = "programs in this folder import what the installed packages have"
 # Programs of a folder that are read, and modules that are followed from each of them.
 PROGRAMS, MODULES, AT_MOST = 20, 20, 0.02
 ENTRIES = 1000  # of a folder that are looked at for modules
+# Larger programs hold data, and take seconds to read: each use is compared with all text before it.
+LARGEST, MOST_USES = 1 << 18, 50
 # Programs that other programs run, with modules of their own environments.
 _RUN_BY_OTHERS = re.compile(
     r"(?:setup|conftest|noxfile|fabfile|tasks|dodo|conanfile|wscript|locustfile|test_\w+|\w+_test)"
 )
-_FINDS = re.compile(rb"\bsys\.(?:path|meta_path)\b|\baddsitedir\b|\bpath_hooks\b")
 _OF_PYTHON_2 = re.compile(rb"\n#![^\n]*python2")
 _IS_MODULE = (".py", ".pyc", ".so", ".pyd")
 
@@ -64,22 +65,26 @@ def check(site: Site) -> Iterator[Finding]:
 
 def _failing(site: Site) -> Iterator[Finding]:
     here = Path.cwd()  # a program's own folder comes first
-    if here == Path.home() or here.is_relative_to(site.environment.prefix):
+    prefix, project = site.environment.prefix, site.environment.prefix.parent
+    if here == Path.home() or here.is_relative_to(prefix):
         return
     names = [one for one in known(site.probe.list_dir(str(here))) or () if one.endswith(".py")]
     named = sorted(n[:-3] for n in names if n[:-3].isidentifier())
     programs = [name for name in named if not _RUN_BY_OTHERS.fullmatch(name)]
     versions = {name: found[0] for name, found in site.packages.items() if len(found) == 1}
     places = (here, *folders_before(site), *site.environment.folders, *folders_after(site))
+    # A program may be run with `-m`, or with PYTHONPATH, from a folder above it.
+    above = (one for one in (*here.parents, project / "src") if one.is_relative_to(project))
     modules = Modules(
-        dict.fromkeys(places), standard_folder(site), site.environment.version, versions
+        dict.fromkeys((*places, *above)), standard_folder(site), site.environment.version, versions
     )
     over = timed(AT_MOST)
     for name in programs[:PROGRAMS]:
         if over():
             return
         module = modules.find(name)
-        if module and module.path == str(here / f"{name}.py"):
+        is_read = module is not None and len(module.text) < LARGEST
+        if module and is_read and module.path == str(here / f"{name}.py"):
             yield from _outgrown(site, modules, module, name)
             yield from _not_installed(site, modules, module, here)
             yield from _insufficient(site, module)
@@ -114,7 +119,7 @@ def _not_installed(site: Site, modules: Modules, module: Module, here: Path) -> 
     is_for_this = is_for_this and any(owner(site, top) for top in outside)
     for top in sorted(outside):
         taken = _only_a_folder(modules, top, here)
-        absent = is_for_this and modules.is_absent(top) and not _FINDS.search(module.text)
+        absent = is_for_this and modules.is_absent(top) and not FINDS.search(module.text)
         certain = module.tree if taken or absent else None
         line = line_of_import(certain, tops[top], "") if certain else 0
         if not line:
@@ -132,8 +137,9 @@ def _only_a_folder(modules: Modules, top: str, here: Path) -> bool:
     found = modules.find(top)
     if found is None or found.path or found.folders != (str(here / top),):
         return False
-    inside = islice((here / top).rglob("*"), ENTRIES)
-    return not any(one.name.endswith(_IS_MODULE) for one in inside)
+    inside = list(islice((here / top).rglob("*"), ENTRIES))
+    is_all = len(inside) < ENTRIES and not any(map(Path.is_symlink, (here / top, *inside)))
+    return is_all and not any(one.name.endswith(_IS_MODULE) for one in inside)
 
 
 def _insufficient(site: Site, module: Module) -> Iterator[Finding]:
@@ -160,8 +166,10 @@ def _insufficient(site: Site, module: Module) -> Iterator[Finding]:
 
 
 def _uses(text: bytes, row: dict[str, Any]) -> Iterator[re.Match[bytes]]:
-    found = re.finditer(row["like"].encode(), text)
-    if "unless" not in row or not re.search(row["unless"].encode(), text):
+    imported = rf"(?m)^[ \t]*(?:from|import)\b[^\n]*\b(?:{row.get('module', row['of'])})\b"
+    unless = row.get("unless", "(?!)")
+    if re.search(imported.encode(), text) and not re.search(unless.encode(), text):
+        found = islice(re.finditer(rf"(?<!def )(?:{row['like']})".encode(), text), MOST_USES)
         yield from (one for one in found if not is_in_text(text, one.start()))
 
 
