@@ -44,6 +44,12 @@ def test_a_module_or_name_that_an_installed_package_lacks_is_named(folder: Path)
     assert "use.py needs other.then, which other 2.0 does not have" in lost
 
 
+def test_a_module_of_a_package_may_be_named_like_one_of_pythons(folder: Path) -> None:
+    (folder / "abc.py").write_text("class Kind: pass\n")
+    (folder / "part.py").write_text("from .abc import Kind\nfrom ..string import letters\n")
+    assert not named()
+
+
 def test_what_a_program_imports_only_if_it_can_is_not_missed(folder: Path) -> None:
     guarded = "try:\n    from other.editor import *\nexcept ImportError:\n    pass\n"
     (folder / "cut.py").write_text(OWN + guarded)

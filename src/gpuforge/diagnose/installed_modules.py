@@ -395,10 +395,15 @@ class Modules:
 
 
 def absolute(named: str, inside: str, module: Module) -> str:
-    """Return the absolute name of what a module with the name `inside` imports as `named`."""
+    """Return the absolute name of what a module with the name `inside` imports as `named`.
+
+    It is empty if that would be outside of every package.
+    """
     dots = len(named) - len(named.lstrip("."))
     up = dots - 1 if module.folders else dots
     parts = inside.split(".")
+    if dots and up >= len(parts):
+        return ""
     start = parts[: len(parts) - up] if dots else []
     return ".".join([*start, named[dots:]] if named[dots:] else start)
 

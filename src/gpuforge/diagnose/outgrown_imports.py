@@ -171,7 +171,8 @@ class Walk:
             if root == self._main and self._is_old(name, module):
                 yield Fault(root, module.path, 1, "", OLD_SYNTAX)
             for written, names in demands(module.text):
-                target = absolute(written, name, module)
+                if not (target := absolute(written, name, module)):
+                    continue
                 if self._is_own(target):
                     inside = self._inside(module, target, names)
                     self._via = dict.fromkeys(inside, (name, written)) | self._via
@@ -190,7 +191,8 @@ class Walk:
         """Yield the imports of functions that fail, and note what is imported under conditions."""
         modules = self.modules
         for written, taken in inner_demands(module.text):
-            target = absolute(written, name, module)
+            if not (target := absolute(written, name, module)):
+                continue
             if self._is_own(target):
                 names = [(one, one) for one in taken]
                 self._perhaps += self._inside(module, target, names) if module.folders else []
