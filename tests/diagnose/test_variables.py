@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuforge.changes.environment import PythonEnvironment
+from gpuforge.diagnose import variable_rules
 from gpuforge.diagnose.checks.environment_variables import redacted, variable_table
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.library_search import LibrarySearch
@@ -377,6 +378,10 @@ def test_a_compiler_that_is_gone_counts_where_something_is_compiled(
     monkeypatch.setenv("CC", "/opt/gone/bin/icc")
     check = "environment_variables"
     assert not run_checks(check).having("warning")
-    (environment.prefix.parent / "fast.pyx").touch()
+    inside = environment.prefix.parent / "src" / "mine"
+    inside.mkdir(parents=True)
+    (inside / "fast.pyx").touch()
     (finding,) = run_checks(check).having("warning")
     assert finding.message == "CC points to a program that does not exist"
+    monkeypatch.setattr(variable_rules, "NEAR", 1)  # more are not looked at
+    assert not run_checks(check).having("warning")

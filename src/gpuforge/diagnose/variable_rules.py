@@ -6,8 +6,10 @@ import codecs
 import mmap
 import os
 import re
-from collections.abc import Iterator
-from fnmatch import fnmatch
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from fnmatch import fnmatch, translate
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from gpuforge.facts import known
 
 # A Python with fewer files in ``lib-dynload`` has its modules built in.
 BUILT_APART = 30
+NEAR = 5000  # entries in and below the current folder that are looked at
 Entry = dict[str, Any]
 
 
@@ -50,7 +53,7 @@ class VariableRules:
             library in path for one in site.distributions for path, _ in one.libraries
         ):
             return False
-        if "here" in entry and not any(any(Path().glob(like)) for like in entry["here"]):
+        if "here" in entry and not _are_near(entry["here"]):
             return False
         package, clauses = entry.get("versions", ("", ""))
         if package and not meets(self._version(package) or "", clauses):
@@ -237,3 +240,19 @@ def _layout(path: Path | None) -> int:
             database.close()
     except (sqlite3.Error, TypeError, ValueError):
         return 0
+
+
+def _are_near(names: Iterable[str]) -> bool:
+    """Return whether one is in the current folder, in one in that, or in one in its ``src``."""
+    like = re.compile("|".join(map(translate, names)))
+    return any(map(like.match, islice(_near(), NEAR)))
+
+
+def _near() -> Iterator[str]:
+    todo = ["."]
+    for folder in todo:
+        with suppress(OSError), os.scandir(folder) as entries:
+            for one in entries:
+                yield one.name
+                if folder in (".", "./src") and one.is_dir():
+                    todo.append(one.path)
