@@ -318,6 +318,21 @@ class TestErrors:
         assert gf.executor().stats().queued == 0
         assert double.submit(X).result(SECONDS).tolist() == [0, 2, 4, 6]
 
+    def test_a_task_runs_in_the_threads_there_are_if_no_more_start(
+        self, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def start(self: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with gf.executor(quotas={"host": gf.Quota(concurrency=2)}) as executor:
+            first = executor.submit(gate.stand, X)
+            assert gate.began.acquire(timeout=SECONDS)
+            with monkeypatch.context() as patched:
+                patched.setattr(threading.Thread, "start", start)
+                second = executor.submit(int)
+            gate.opened.set()
+            assert first.result(SECONDS) is X and second.result(SECONDS) == 0
+
     def test_they_are_the_builtin_ones_too_and_can_be_pickled(self) -> None:
         assert issubclass(TaskTimeout, TimeoutError)
         assert issubclass(TaskTimeout, concurrent.futures.TimeoutError)
@@ -368,6 +383,21 @@ class TestErrors:
 
 
 class TestTimeouts:
+    def test_a_task_that_another_one_runs_in_place_goes_on(self) -> None:
+        inner = gf.offload(lambda x: time.sleep(1.0) or x.sum(), isolate=True, pure=False)
+        began: list[Any] = []
+
+        def wait(x: Any) -> Any:
+            began.append(executor.submit(inner, x))
+            return began[0].result()
+
+        with gf.executor(quotas={"cpu": gf.Quota(concurrency=1)}) as executor:
+            executor.submit(inner, X).result(SECONDS)  # the process is there
+            outer = executor.with_options(timeout=0.3).submit(gf.offload(wait, pure=False), X)
+            with pytest.raises(TaskTimeout):
+                outer.result(SECONDS)
+            assert began[0].result(SECONDS) == X.sum()
+
     def test_a_call_that_takes_too_long_is_abandoned_and_others_go_on(self, gate: Gate) -> None:
         future = gate.offloaded.submit(X, timeout=0.05, name="stuck")
         with pytest.raises(TimeoutError, match=r"task 'stuck' ran for .* was abandoned") as info:

@@ -116,7 +116,7 @@ class Dispatcher:
                 for name in task.lanes:
                     if self.schedule.is_news(task, self.schedule.lanes[name]):
                         self._wake(name)
-            except RuntimeError:  # the system starts no more threads
+            except RuntimeError:
                 self._drop(task)
                 raise
             self._show()
@@ -137,7 +137,13 @@ class Dispatcher:
             crew.bell.notify()
         elif crew.threads < crew.lane.width:
             title = f"gpuforge lane {name}"
-            threading.Thread(target=self._serve, args=(crew,), name=title, daemon=True).start()
+            thread = threading.Thread(target=self._serve, args=(crew,), name=title, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system starts no more threads
+                if not crew.threads:
+                    raise
+                return  # those there are find the work
             crew.threads += 1
 
     def _serve(self, crew: Crew) -> None:
@@ -341,10 +347,13 @@ class Dispatcher:
     def _abandon(self, batch: Batch) -> None:
         """Replace the thread that runs a batch; the old one ends with the batch.
 
-        If the batch is a call in a worker process, that process is killed.
+        If the batch is a call in a worker process, that process is killed; if it waits for a task
+        that it runs in place, that one's call goes on.
         """
         self.schedule.abandon(batch)
-        end_call(batch.thread)
+        inside = (one for one in self._running() if one.thread == batch.thread)
+        if not any(one.started_at > batch.started_at for one in inside):
+            end_call(batch.thread)
         self._lost[batch] = batch.tasks[0].name
         self.tally.abandoned += 1
         if not batch.nested:
