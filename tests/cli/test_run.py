@@ -442,6 +442,11 @@ def test_any_source_file_is_read_as_python_reads_it(name: str, tmp_path: Path) -
     assert_same(["program.py"], tmp_path)
 
 
+def test_flags_may_end_before_the_script(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import sys; print(sys.argv)")
+    assert_same(["--", "program.py", "--x", "--", "y"], tmp_path)
+
+
 def test_a_program_from_stdin(tmp_path: Path) -> None:
     assert_same(["-", "a"], tmp_path, text=b"import sys\nprint(sys.argv, __name__)\n1 / 0\n")
 

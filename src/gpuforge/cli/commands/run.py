@@ -57,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Replace this process with the program."""
     module = [] if arguments.module is None else ["-m", *arguments.module]
     words = module + arguments.program  # a module's arguments from "--" on are among the latter
+    if words[:1] == ["--"]:  # it ends the flags of this command
+        del words[0]
     if not words or words == ["-m"]:
         raise WorkloadError("no program was given", hint="use 'gpuforge run SCRIPT'")
     if arguments.peaks and arguments.save is None:
