@@ -456,16 +456,19 @@ def test_a_file_that_cannot_be_written_on_does_not_end_the_program(
     assert any("No space left" in note for note in p.profile.notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "told"), [("run.gfp", "run.gfp' is incomplete"), ("", "the profile is incomplete")]
+)
 def test_an_error_in_the_last_flush_leaves_no_recording_running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with gf.profile(tmp_path / "run.gfp") as p, gf.span("step"):
+    with gf.profile(tmp_path / name if name else None) as p, gf.span("step"):
 
         def broken(*_: Any, **__: Any) -> None:
             raise ValueError("a mistake of gpuforge")
 
         monkeypatch.setattr(p._writer, "write", broken)
-    assert "writing to it failed: a mistake of gpuforge" in p.problem
+    assert f"{told}: writing to it failed: a mistake of gpuforge" in p.problem
     with gf.profile() as again:
         pass
     assert again.profile.complete

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 import gpuforge as gf
 from gpuforge.errors import InvalidSettings, TaskTimeout, UnknownName, WorkloadError
+from gpuforge.runtime import record
 from gpuforge.runtime.executor import termination
 from gpuforge.runtime.executor.ladder import Ladder
 from gpuforge.runtime.executor.together import Result, call_together
@@ -250,6 +251,21 @@ def test_each_size_of_number_is_mapped(dtype: Any) -> None:
     assert told.startswith("tests.runtime.test_map.normalised\n")
     assert "  mapped over 40 items in " in told
     assert " of them in batches of " in told
+
+
+def test_statistics_are_shown_while_calls_on_another_backend_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    offloaded = gf.offload(normalised)
+    offloaded(matrices()[0])
+    stats = offloaded.stats()
+
+    def format_seconds(seconds: float) -> str:
+        stats.counts.setdefault("other", record.Count())
+        return "0 s"
+
+    monkeypatch.setattr(record, "format_seconds", format_seconds)
+    assert str(stats).endswith(": 1 call, 0 s")
 
 
 @pytest.mark.usefixtures("eager")

@@ -65,7 +65,7 @@ class Recording:
     Attributes
     ----------
     path : the session file; None if recorded in memory
-    problem : why the file is incomplete; empty if everything was written
+    problem : why the profile is incomplete; empty if everything was written
     gave_way : whether it ended because the program began a recording of its own
 
     Parameters
@@ -335,9 +335,8 @@ class Recording:
         """Record the problem and continue: the program must not fail because of its profile."""
         if not self.problem:
             why = (error.strerror if isinstance(error, OSError) else "") or error
-            self.problem = (
-                f"the session file {str(self.path)!r} is incomplete: writing to it failed: {why}"
-            )
+            what = "profile" if self.path is None else f"session file {str(self.path)!r}"
+            self.problem = f"the {what} is incomplete: writing to it failed: {why}"
             import_module("gpuforge.log").logger("profiler").warning("%s", self.problem)
 
     def _watch(self) -> None:

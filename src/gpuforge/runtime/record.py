@@ -282,7 +282,7 @@ class FunctionRecord:
 
     def __str__(self) -> str:
         lines = [f"{one}: {counted(count.calls, 'call')}, {format_seconds(count.seconds)}"
-                 for one, count in self.counts.items()]  # fmt: skip
+                 for one, count in list(self.counts.items())]  # fmt: skip
         lines += [str(self.mapped)] if self.mapped.items else []
         return "\n".join([self.name, *(f"  {line}" for line in lines)])
 
