@@ -333,6 +333,34 @@ class TestErrors:
             gate.opened.set()
             assert first.result(SECONDS) is X and second.result(SECONDS) == 0
 
+    def test_tasks_run_without_their_timeouts_if_no_thread_watches_these(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        start = threading.Thread.start
+
+        def start_lanes(self: threading.Thread) -> None:
+            if "timeouts" in self.name:
+                raise RuntimeError("can't start new thread")
+            start(self)
+
+        monkeypatch.setattr(threading.Thread, "start", start_lanes)
+        with gf.executor(quotas={"host": gf.Quota(concurrency=1)}) as executor:
+            limited = executor.with_options(timeout="1h")
+            assert [limited.submit(int).result(SECONDS) for _ in range(2)] == [0, 0]
+
+    def test_a_timeout_is_told_if_no_thread_replaces_the_late_one(
+        self, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with gf.executor(quotas={"host": gf.Quota(concurrency=1)}) as executor:
+            late = executor.with_options(timeout=0.2).submit(gate.stand, X)
+            assert gate.began.acquire(timeout=SECONDS)
+            with monkeypatch.context() as patched:
+                patched.setattr(dispatching, "_starts", lambda thread: False)
+                with pytest.raises(TaskTimeout):
+                    late.result(SECONDS)
+            gate.opened.set()
+            assert executor.submit(int).result(SECONDS) == 0
+
     def test_they_are_the_builtin_ones_too_and_can_be_pickled(self) -> None:
         assert issubclass(TaskTimeout, TimeoutError)
         assert issubclass(TaskTimeout, concurrent.futures.TimeoutError)

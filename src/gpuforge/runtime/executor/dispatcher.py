@@ -112,13 +112,12 @@ class Dispatcher:
             if home is not None:
                 home.pending[task] = None
                 home.given += 1
-            try:
-                for name in task.lanes:
-                    if self.schedule.is_news(task, self.schedule.lanes[name]):
-                        self._wake(name)
-            except RuntimeError:
+            lanes = self.schedule.lanes
+            news = [name for name in task.lanes if self.schedule.is_news(task, lanes[name])]
+            woken = [self._wake(name) for name in news]  # each of them
+            if woken and not any(woken):
                 self._drop(task)
-                raise
+                raise RuntimeError(f"can't start a new thread for task {task.name!r}")
             self._show()
 
     def add_lane(self, lane: Lane) -> None:
@@ -127,8 +126,8 @@ class Dispatcher:
             self.schedule.lanes.setdefault(lane.name, lane)
             self.schedule.limited |= lane.memory_bytes is not None
 
-    def _wake(self, name: str) -> None:
-        """Wake a waiting thread of a lane to look for work, or start one."""
+    def _wake(self, name: str) -> bool:
+        """Wake a waiting thread of a lane to look for work, or start one; return if it has any."""
         crew = self._crews.get(name)
         if crew is None:
             crew = self._crews[name] = Crew(self.schedule.lanes[name], self._lock)
@@ -138,13 +137,8 @@ class Dispatcher:
         elif crew.threads < crew.lane.width:
             title = f"gpuforge lane {name}"
             thread = threading.Thread(target=self._serve, args=(crew,), name=title, daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # the system starts no more threads
-                if not crew.threads:
-                    raise
-                return  # those there are find the work
-            crew.threads += 1
+            crew.threads += _starts(thread)
+        return crew.threads > 0
 
     def _serve(self, crew: Crew) -> None:
         """Run tasks of one lane until there was none for a while."""
@@ -302,10 +296,8 @@ class Dispatcher:
             return
         if self._guard is None:
             self._guard_until = due
-            self._guard = threading.Thread(
-                target=self._keep_guard, name="gpuforge timeouts", daemon=True
-            )
-            self._guard.start()
+            guard = threading.Thread(target=self._keep_guard, name="gpuforge timeouts", daemon=True)
+            self._guard = guard if _starts(guard) else None
         elif due < self._guard_until:
             self._guard_until = due
             self._guard_bell.notify()
@@ -411,6 +403,15 @@ class Dispatcher:
                 tally.done, tally.failed, tally.timed_out, tally.cancelled + tally.given_up,
                 tuple(self._lost.values()), dict(tally.batches), median, longest, lanes,
             )  # fmt: skip
+
+
+def _starts(thread: threading.Thread) -> bool:
+    """Start a thread; return whether the system lets it start."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _tell(task: Task, ending: Ending, result: Result) -> None:
