@@ -303,7 +303,24 @@ PROGRAMS = {
             return x + 10
         print(second(np.ones(2)), [first(np.ones(1)) for _ in range(2)])
         import sys
+        print(sys.gettrace(), sys._getframe().f_trace)
+    """,
+    "long before the last": """
+        import gc
+        import sys
+        import numpy as np
+        def count(n):
+            for i in map(lambda i: i + 1, range(n)):
+                pass
+            return i
+        print(count(20_000), sys.gettrace())
+        for i in range(20_000):
+            pass
         print(sys.gettrace())
+        gc.collect()
+        def late(x):
+            return x + 1
+        print(late(np.ones(2)), sys.gettrace(), len(gc.callbacks))
     """,
 }
 
@@ -360,6 +377,12 @@ def test_the_summary_names_what_was_accelerated(folder: Path) -> None:
     write("effects", folder)
     _, _, said = start([*RUN, "program.py"], folder)
     assert re.search(r"not accelerated: .*program.py:2: says: it uses 'print'", said), said
+
+
+def test_a_function_defined_after_long_work_is_accelerated(folder: Path) -> None:
+    write("long before the last", folder)
+    _, _, said = start([*RUN, "program.py"], folder)
+    assert re.search(r"^  late +1 ", said, re.MULTILINE), said
 
 
 def test_without_the_flag_nothing_is_placed(folder: Path) -> None:

@@ -2,14 +2,17 @@
 
 Loaded at the start of a program by ``gpuforge run --accelerate``. The functions of an imported
 module are accelerated after it was executed. The main module calls its functions while it is
-executed, so it is traced line by line until its last function is defined, except during imports.
+executed, so it is traced line by line until its last function is defined, except during imports
+and other long statements.
 """
 
 from __future__ import annotations
 
 import dis
+import gc
 import os
 import sys
+from _thread import get_ident
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, FrameType, ModuleType
@@ -24,6 +27,9 @@ _NOT_OWN = (
     os.path.dirname(os.path.dirname(__file__)) + os.sep,
     os.path.dirname(os.__file__) + os.sep,
 )
+
+TRACED_EVENTS = 10_000
+"""Tracing pauses after this many calls and lines, which take about 5 ms."""
 
 
 def project_folder(start: str) -> str:
@@ -67,16 +73,27 @@ class OwnFinder:
 
 
 class MainModule:
-    """The trace function that follows the main module until its last function is defined."""
+    """The trace function that follows the main module until its last function is defined.
+
+    Python runs several times slower while it is traced. So tracing pauses where the main module
+    stays long, and resumes at a collection of garbage after the module has got further.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.namespace = sys.modules["__main__"].__dict__
         self.left: list[int] = []
         self.untraced: Untraced | None = None
+        self.frame: FrameType | None = None
+        self.events = 0
+        self.farthest = 0
+        self.thread = get_ident()
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
-        """Look for the frame of the main module among new frames."""
+        """Look for the frame of the main module among new frames; count those that follow it."""
+        if self.frame is not None:
+            self._count(self.frame)
+            return None
         if frame.f_globals is not self.namespace or frame.f_code.co_name != "<module>":
             return None
         code = frame.f_code
@@ -85,22 +102,45 @@ class MainModule:
         if not self.left:
             sys.settrace(None)
             return None
+        self.frame = frame
         self.untraced = Untraced(self.namespace, self)
         return self.line
 
     def line(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         """Accelerate the functions defined before the current line."""
+        if self._catch_up(frame):
+            self._count(frame)
+            return self.line
+        sys.settrace(None)
+        return None
+
+    def _catch_up(self, frame: FrameType) -> bool:
+        """Accelerate the functions defined so far; return whether others are still to come."""
         before = len(self.left)
         while self.left and frame.f_lasti > self.left[0]:
             self.left.pop(0)
         if len(self.left) < before:
             accelerate(self.namespace, frame.f_code.co_filename)
-        if self.left:
-            return self.line
-        if self.untraced is not None:
+        if not self.left and self.untraced is not None:
             self.untraced.end()
-        sys.settrace(None)
-        return None
+            frame.f_trace = None  # or it would be called under a debugger that starts later
+        return bool(self.left)
+
+    def _count(self, frame: FrameType) -> None:
+        self.events += 1
+        if self.events > TRACED_EVENTS:
+            self.farthest = max(self.farthest, frame.f_lasti)
+            sys.settrace(None)
+            gc.callbacks.append(self._resume)
+
+    def _resume(self, phase: str, collected: dict[str, int]) -> None:
+        frame = self.frame
+        if frame is None or frame.f_lasti <= self.farthest or get_ident() != self.thread:
+            return
+        gc.callbacks.remove(self._resume)
+        self.events = 0
+        if self._catch_up(frame) and sys.gettrace() is None:
+            sys.settrace(self)
 
 
 def _definitions(code: CodeType) -> list[int]:
