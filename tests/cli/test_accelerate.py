@@ -181,6 +181,15 @@ PROGRAMS = {
         except RecursionError as error:
             print(error)
     """,
+    "recursive methods": """
+        import numpy as np
+        class Tree:
+            def down(self, x, left):
+                return self.over(x, left - 1) + 1 if left else x
+            def over(self, x, left):
+                return self.down(x * 1, left)
+        print(Tree().down(np.ones(2), 450), Tree().down(1, 450))
+    """,
     "later pieces": """
         import asyncio
         import numpy as np
@@ -417,6 +426,15 @@ def test_a_function_that_cannot_be_placed_gets_its_own_code_back() -> None:
         space["add"](words, "c")
     assert space["add"].__code__ is found.written
     assert found.left
+
+
+def test_calls_of_other_threads_are_no_recursion() -> None:
+    space = made("def add(a, b=1):\n    return b and a + b\n")
+    accelerated.accelerate(space, "made.py")
+    found = accelerated.FOUND.pop()
+    found.depth = accelerated.DEPTH + 1
+    assert space["add"](1) == 2 and not found.left
+    found.leave("")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,9 @@ from gpuforge.runtime.function.reading import read_operations
 CALLS_WITHOUT_ARRAY = 32
 """A function that got no array in this many calls is left alone from then on."""
 LOOKED_AT_EVERY = 256
+DEPTH = 4
+"""A function with this many calls within each other is left alone: each takes several frames, and
+Python limits their number."""
 COMPILERS = frozenset("numba njit triton taichi pythran cython numexpr".split())
 """Packages that read the code of functions: a module that uses one is left alone."""
 _FRAMES = frozenset(
@@ -47,6 +50,7 @@ class Accelerated(Entry):
     without : number of calls so far, if all were without an array
     aside : calls made as written at the last check
     look : placed calls until the next check whether the function stays on NumPy for good
+    depth : number of calls that have not ended, those of other threads included
     left : why it is no longer placed; empty while it is
     """
 
@@ -55,17 +59,24 @@ class Accelerated(Entry):
         self.without = 0
         self.look = LOOKED_AT_EVERY
         self.aside = 0
+        self.depth = 0
         self.left = ""
         super().__init__(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        offloaded = self.offloaded
-        if offloaded is None:
-            return self._begin(args, kwargs)
-        self.look -= 1
-        if self.look < 0:
-            self._look()
-        return offloaded(*args, **kwargs)
+        self.depth += 1
+        if self.depth > DEPTH:
+            self._leave_recursion()
+        try:
+            offloaded = self.offloaded
+            if offloaded is None:
+                return self._begin(args, kwargs)
+            self.look -= 1
+            if self.look < 0:
+                self._look()
+            return offloaded(*args, **kwargs)
+        finally:
+            self.depth -= 1
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call; start to place calls at the first one with an array."""
@@ -87,6 +98,14 @@ class Accelerated(Entry):
 
         self.offloaded = made = offload(self.plain)
         return made(*args, **kwargs)
+
+    def _leave_recursion(self) -> None:
+        depth = 0
+        frame = sys._getframe()
+        while frame := frame.f_back:
+            depth += frame.f_code is self.written
+        if depth >= DEPTH:
+            self.leave("it calls itself")
 
     def _look(self) -> None:
         self.look = LOOKED_AT_EVERY
