@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpuforge.cli import render
@@ -22,13 +22,12 @@ def print_summary(wall_seconds: float, prepared: str) -> None:
         return
     summary = _collect()
     accelerated = getattr(sys.modules.get("gpuforge.runtime.accelerated"), "FOUND", None)
+    details = render_accelerated(accelerated, summary) if accelerated else []
+    details += [f"note: {line}" for line in render_imports()]
     if summary is None:
-        text = render_nothing_placed(wall_seconds, accelerated=accelerated is not None)
+        text = render_nothing_placed(wall_seconds, details, accelerated=accelerated is not None)
     else:
-        text = render_summary(summary, wall_seconds, prepared)
-    if accelerated:
-        text += "\n" + "\n".join(render_accelerated(accelerated, summary))
-    text += "".join(f"\nnote: {line}" for line in render_imports())
+        text = render_summary(summary, wall_seconds, prepared, details)
     render.last_words(text)
 
 
@@ -99,42 +98,58 @@ def render_accelerated(found: list[Accelerated], summary: Summary | None) -> lis
         if name in called:
             moved = any(backend != "numpy" for backend, *_ in called[name].placements)
             (elsewhere if moved else stayed).append(name.removeprefix("__main__."))
-    left = [one for one in found if one.left]
-    lines = [f"accelerated functions: {', '.join(elsewhere) or 'none'}"]
+    lines = [f"accelerated functions: {', '.join(elsewhere) or 'none'}"] if summary else []
     if stayed:
-        lines.append(f"  kept on NumPy (faster or required there): {', '.join(stayed)}")
+        lines.append(f"  ran on NumPy alone: {_first(stayed)}")
+    left = [one for one in found if one.left]
     for one in left[:SHOWN_FUNCTIONS]:
         code = one.written
         lines.append(f"  not accelerated: {code.co_filename}:{code.co_firstlineno}: "
                      f"{code.co_qualname}: {one.left}")  # fmt: skip
+    if len(left) > SHOWN_FUNCTIONS:
+        lines.append(f"  not accelerated: {len(left) - SHOWN_FUNCTIONS} more")
     return lines
 
 
-def render_nothing_placed(wall_seconds: float, *, accelerated: bool = False) -> str:
+def _first(names: list[str]) -> str:
+    more = len(names) - SHOWN_FUNCTIONS
+    return ", ".join(names[:SHOWN_FUNCTIONS]) + (f" and {more} more" if more > 0 else "")
+
+
+def render_nothing_placed(
+    wall_seconds: float, details: Sequence[str] = (), *, accelerated: bool = False
+) -> str:
     """Return the text for a program that called no offloaded function."""
     if accelerated:
-        return (
-            f"gpuforge: {format_seconds(wall_seconds)}; no function was accelerated: the program "
-            "called none that is given NumPy arrays and has no side effects such as printing\n"
-            "next: put the work on arrays into functions that take the arrays as arguments"
+        said = (
+            "no function was accelerated: the program called none that is given NumPy arrays and "
+            "has no side effects such as printing"
         )
-    return (
-        f"gpuforge: {format_seconds(wall_seconds)}; no offloaded functions were called\n"
-        "next: add the decorator @gpuforge.offload to a function that computes with arrays"
-    )
+        advice = (
+            "put the work on arrays into functions that take the arrays as arguments and have no "
+            "side effects"
+        )
+    else:
+        said = "no offloaded functions were called"
+        advice = "add the decorator @gpuforge.offload to a function that computes with arrays"
+    lines = [f"gpuforge: {format_seconds(wall_seconds)}; {said}", *details, f"next: {advice}"]
+    return "\n".join(lines)
 
 
-def render_summary(summary: Summary, wall_seconds: float, prepared: str) -> str:
-    """Return the summary as lines of text."""
-    return "\n".join(_lines(summary, wall_seconds, prepared))
+def render_summary(
+    summary: Summary, wall_seconds: float, prepared: str, details: Sequence[str] = ()
+) -> str:
+    """Return the summary as lines of text; `details` come before the next step."""
+    advice = [f"next: {summary.next_step}"] if summary.next_step else []
+    return "\n".join([*_lines(summary, wall_seconds, prepared), *details, *advice])
 
 
 def _lines(summary: Summary, wall_seconds: float, prepared: str) -> Iterator[str]:
-    inside = sum(function.seconds for function in summary.functions)
+    inside = sum(function.seconds for function in summary.functions if not function.within)
     functions = counted(len(summary.functions), "offloaded function")
     yield (
-        f"gpuforge: {format_seconds(wall_seconds)} total, {format_seconds(inside)} of it in "
-        f"{functions}"
+        f"gpuforge: {format_seconds(wall_seconds)} total,"
+        f" {format_seconds(min(inside, wall_seconds))} of it in {functions}"
     )
     ranked = sorted(summary.functions, key=lambda function: -function.seconds)
     rows = [
@@ -149,8 +164,6 @@ def _lines(summary: Summary, wall_seconds: float, prepared: str) -> Iterator[str
     if prepared:
         yield f"note: environment variables set for this run: {prepared}"
     yield from (f"note: {note}" for note in summary.notes)
-    if summary.next_step:
-        yield f"next: {summary.next_step}"
 
 
 def _name(function: FunctionSummary) -> str:

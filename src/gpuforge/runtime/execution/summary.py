@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuforge.dataclass import dataclass
+from gpuforge.dataclass import dataclass, replace
 from gpuforge.runtime import heap
 from gpuforge.runtime.placement.account import SHARE
 from gpuforge.runtime.placement.policy import NUMPY
@@ -25,6 +25,7 @@ class FunctionSummary:
     placements : (backend, calls, seconds), most used first
     as_written : (reason, calls)
     reason : why it ran where it ran
+    within : whether another one calls it, whose seconds contain its own
     """
 
     name: str
@@ -33,6 +34,7 @@ class FunctionSummary:
     placements: tuple[tuple[str, int, float], ...]
     as_written: tuple[tuple[str, int], ...]
     reason: str
+    within: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def collect() -> Summary:
     for session in sessions():
         with session.lock:
             records = session.functions.every()
-            functions += [_function(record) for record in records]
+            functions += functions_of(records)
             trying += sum(
                 k.kind.spent_seconds + k.kind.outlay_seconds
                 for r in records
@@ -79,6 +81,18 @@ def collect() -> Summary:
         notes[f"{loading}, trying them out {format_seconds(trying)}"] = None
     informed = bool(opening) or any(session.priors.table for session in sessions())
     return Summary(tuple(functions), trying, opening, tuple(notes), _next_step(functions, informed))
+
+
+def functions_of(records: list[FunctionRecord]) -> list[FunctionSummary]:
+    """Return a summary of each function; one whose name a slower one uses is called by that."""
+    found: list[FunctionSummary] = []
+    used: set[str] = set()
+    made = [(_function(record), record) for record in records]
+    for function, record in sorted(made, key=lambda pair: -pair[0].seconds):
+        within = function.name.rpartition(".")[2] in used
+        found.append(replace(function, within=within))
+        used |= record.operations
+    return found
 
 
 def _function(record: FunctionRecord) -> FunctionSummary:
