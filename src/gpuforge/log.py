@@ -46,11 +46,21 @@ def logger(part: str = "") -> Logger:
     return Logger(f"{ROOT}.{part}" if part else ROOT)
 
 
+_PROPAGATES = True
+
+
+def keep_apart() -> None:
+    """Keep the records from the program's own handlers, for a program that knows no gpuforge."""
+    global _PROPAGATES
+    _PROPAGATES = False
+
+
 @cache
 def _of_python(name: str) -> logging.Logger:
     import logging
 
     root = logging.getLogger(ROOT)
+    root.propagate = _PROPAGATES
     if not root.handlers:
         root.addHandler(logging.NullHandler())
     return logging.getLogger(name)

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -24,7 +25,15 @@ from gpuforge.runtime.accelerated import CALLS_WITHOUT_ARRAY, Accelerated
 from gpuforge.runtime.function import entry
 
 RUN = ["-m", "gpuforge", "run", "--accelerate"]
-TOO_ON_TORCH = ("functions", "methods", "uncaught in numpy", "caught", "effects", "callbacks")
+TOO_ON_TORCH = (
+    "functions",
+    "logs",
+    "methods",
+    "uncaught in numpy",
+    "caught",
+    "effects",
+    "callbacks",
+)
 """Programs that are also run with their functions pinned to another library than NumPy."""
 
 SHAPES = """
@@ -314,6 +323,19 @@ PROGRAMS = {
         import sys
         print(sys.gettrace(), sys._getframe().f_trace)
     """,
+    "logs": """
+        import logging
+        import sys
+        import numpy as np
+        logging.basicConfig(stream=sys.stdout, level=logging.INFO)
+        kept = []
+        def keep(x):
+            kept.append(x * 2)
+            return x.sum()
+        for i in range(3):
+            print(keep(np.arange(4.0)))
+        logging.getLogger("own").warning("told %s", kept)
+    """,
     "long before the last": """
         import gc
         import sys
@@ -426,6 +448,21 @@ def test_a_function_that_cannot_be_placed_gets_its_own_code_back() -> None:
         space["add"](words, "c")
     assert space["add"].__code__ is found.written
     assert found.left
+
+
+def test_a_function_of_many_short_calls_gets_its_own_code_back() -> None:
+    space = made("def add(a, b=1):\n    return a + b\n")
+    accelerated.accelerate(space, "made.py")
+    found = accelerated.FOUND.pop()
+    x = np.ones(2)
+    with warnings.catch_warnings():  # calls are made as written where these are errors
+        warnings.simplefilter("default")
+        for _ in range(accelerated.SHORT_CALLS // 2):
+            space["add"](x)
+        assert not found.left
+        for _ in range(accelerated.SHORT_CALLS):
+            space["add"](x)
+    assert found.left.startswith("its calls are short: ")
 
 
 def test_calls_of_other_threads_are_no_recursion() -> None:

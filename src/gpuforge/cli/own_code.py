@@ -18,6 +18,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+from gpuforge import log
 from gpuforge.cli.importlib_bootstrap import OwnLoader, Untraced
 from gpuforge.runtime.accelerated import COMPILERS, accelerate
 
@@ -158,6 +159,7 @@ def _definitions(code: CodeType) -> list[int]:
 
 def watch(folder: str) -> None:
     """Accelerate the functions of modules in `folder` that are loaded from now on."""
+    log.keep_apart()
     place = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0
     sys.meta_path.insert(place, OwnFinder(folder))
     if sys.gettrace() is None:

@@ -16,10 +16,15 @@ from typing import Any
 
 from gpuforge.runtime.function.entry import Entry, written
 from gpuforge.runtime.function.reading import read_operations
+from gpuforge.units import format_seconds
 
 CALLS_WITHOUT_ARRAY = 32
 """A function that got no array in this many calls is left alone from then on."""
 LOOKED_AT_EVERY = 256
+SHORT_CALLS = 4096
+SHORT_SECONDS = 20e-6
+"""A function that runs on NumPy alone and took less than this per call, in that many calls, is left
+alone: it can gain nothing, and what is called often feels what `Accelerated` adds."""
 DEPTH = 4
 """A function with this many calls within each other is left alone: each takes several frames, and
 Python limits their number."""
@@ -115,6 +120,10 @@ class Accelerated(Entry):
             self.leave(record.stays)
         elif self.aside - aside >= LOOKED_AT_EVERY:  # none of them could be placed
             self.leave(max(record.as_written, key=record.as_written.__getitem__))
+        elif list(record.counts) == ["numpy"]:
+            made = record.counts["numpy"]
+            if made.calls >= SHORT_CALLS and made.seconds < SHORT_SECONDS * made.calls:
+                self.leave(f"its calls are short: {format_seconds(made.seconds / made.calls)} each")
 
     def leave(self, reason: str) -> None:
         """Leave the function alone from now on."""
