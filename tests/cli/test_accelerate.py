@@ -465,6 +465,13 @@ def test_a_function_of_many_short_calls_gets_its_own_code_back() -> None:
     assert found.left.startswith("its calls are short: ")
 
 
+def test_few_functions_are_disassembled(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = made("def add(a, b=1):\n    return a + b\n")
+    monkeypatch.setattr(accelerated.dis, "get_instructions", None)  # it takes milliseconds
+    accelerated.accelerate(space, "made.py")
+    accelerated.FOUND.pop().leave("")
+
+
 def test_calls_of_other_threads_are_no_recursion() -> None:
     space = made("def add(a, b=1):\n    return b and a + b\n")
     accelerated.accelerate(space, "made.py")

@@ -15,7 +15,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from gpuforge.runtime.function.entry import Entry, written
-from gpuforge.runtime.function.reading import read_operations
+from gpuforge.runtime.function.reading import codes_named, read_operations
 from gpuforge.units import format_seconds
 
 CALLS_WITHOUT_ARRAY = 32
@@ -42,8 +42,8 @@ _EFFECTS = frozenset(
 )
 """Names of side effects, which a restarted function would repeat."""
 _LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_COMPUTES = ("BINARY_", "UNARY_NEGATIVE", "UNARY_INVERT", "COMPARE_OP", "INPLACE_")
-_CHANGES = ("STORE_ATTR", "STORE_GLOBAL", "DELETE_ATTR", "DELETE_GLOBAL")
+_COMPUTES = codes_named("BINARY_", "UNARY_NEGATIVE", "UNARY_INVERT", "COMPARE_OP", "INPLACE_")
+_CHANGES = codes_named("STORE_ATTR", "STORE_GLOBAL", "DELETE_ATTR", "DELETE_GLOBAL")
 
 
 class Accelerated(Entry):
@@ -169,11 +169,15 @@ def _unfit(function: FunctionType) -> bool:
         return True
     if not _FRAMES.isdisjoint(code.co_names):
         return True
-    steps = list(dis.get_instructions(code))
-    recursive = any(s.opname == "LOAD_GLOBAL" and s.argval == code.co_name for s in steps)
-    changes = any(s.opname in _CHANGES for s in steps)
-    computes = any(s.opname.startswith(_COMPUTES) for s in steps)
-    return recursive or changes or not (computes or _uses_numpy(code, function.__globals__))
+    codes = frozenset(code.co_code[::2])
+    if not codes.isdisjoint(_CHANGES) or (code.co_name in code.co_names and _calls_itself(code)):
+        return True
+    return codes.isdisjoint(_COMPUTES) and not _uses_numpy(code, function.__globals__)
+
+
+def _calls_itself(code: CodeType) -> bool:
+    steps = dis.get_instructions(code)
+    return any(step.opname == "LOAD_GLOBAL" and step.argval == code.co_name for step in steps)
 
 
 def _uses_numpy(code: CodeType, names: dict[str, Any]) -> bool:

@@ -22,13 +22,13 @@ CHAIN_LENGTH = 6
 _BINARY = opcode.opmap["BINARY_OP"]
 
 
-def _codes(*names: str) -> bytes:
+def codes_named(*names: str) -> bytes:
     """Return the operation codes whose names begin with one of `names`."""
     return bytes(code for name, code in opcode.opmap.items() if name.startswith(names))
 
 
-_ARITHMETIC = _codes("BINARY_", "INPLACE_", "COMPARE_OP")
-_LOOPS = _codes("FOR_ITER", "JUMP_BACKWARD")
+_ARITHMETIC = codes_named("BINARY_", "INPLACE_", "COMPARE_OP")
+_LOOPS = codes_named("FOR_ITER", "JUMP_BACKWARD")
 
 
 @cache
