@@ -11,7 +11,7 @@ import dis
 import inspect
 import sys
 from collections.abc import Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from gpuforge.runtime.function.entry import Entry, written
@@ -106,9 +106,10 @@ class Accelerated(Entry):
 
     def _leave_recursion(self) -> None:
         depth = 0
-        frame = sys._getframe()
-        while frame := frame.f_back:
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
             depth += frame.f_code is self.written
+            frame = frame.f_back
         if depth >= DEPTH:
             self.leave("it calls itself")
 
