@@ -112,6 +112,7 @@ class Accelerated(Entry):
             frame = frame.f_back
         if depth >= DEPTH:
             self.leave("it calls itself")
+        self.depth = depth  # not those of other threads, whose counts may be lost
 
     def _look(self) -> None:
         self.look = LOOKED_AT_EVERY
