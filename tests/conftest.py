@@ -51,7 +51,8 @@ OF_NUMPY_ALONE = (
 )  # fmt: skip
 """Files whose tests name their backend, or place no call: what passed there passes again."""
 MANY_CASES = 6
-"""Of a test with so many cases, ``--part`` chooses some: they are of one kind."""
+"""Of a test with so many cases, ``--part`` chooses some: they are of one kind, unless it is marked
+`differ`."""
 passed: list[str] = []
 
 
@@ -93,7 +94,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             return True
         # By its name: the part of a case does not change when others are added.
         place = zlib.crc32(one.nodeid.encode()) % parts
-        return place != number - 1 and (cases[_test_of(one)] >= MANY_CASES or (later and repeated))
+        alike = cases[_test_of(one)] >= MANY_CASES and one.get_closest_marker("differ") is None
+        return place != number - 1 and (alike or (later and repeated))
 
     left_out = [one for one in items if is_left_out(one)]
     config.hook.pytest_deselected(items=left_out)

@@ -68,6 +68,7 @@ def folder(tmp_path: Path) -> Path:
 PYTHON_PAGES = [page for page in PAGES if blocks(page, "python")]
 
 
+@pytest.mark.differ
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: page.name)
 def test_the_python_blocks_of_a_page_run(page: Path, folder: Path) -> None:
     found = blocks(page, "python")
@@ -92,6 +93,7 @@ CONSOLE_BLOCKS = [
 ]
 
 
+@pytest.mark.differ
 @pytest.mark.parametrize("block", CONSOLE_BLOCKS)
 def test_a_console_block_does_what_it_says(block: Block, folder: Path) -> None:
     for source in (found.text for found in blocks(block.page, "python")):

@@ -266,6 +266,7 @@ def given_to_nobody(home: Home) -> Iterator[None]:
 
 
 @posix
+@pytest.mark.differ
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_the_users_program_runs(name: str, home: Home) -> None:
     CONDITIONS[name](home)

@@ -388,16 +388,19 @@ class Repeating:
         self._left = self._kept_first = sys.maxsize
 
     def call(
-        self, label: int, attributes: dict[str, Any], choice: Choice | None,
-        function: Callable[..., Any], /, *args: Any, **kwargs: Any,
+        self, attributes: dict[str, Any], choice: Choice | None, function: Callable[..., Any],
+        /, *args: Any, **kwargs: Any,
     ) -> Any:  # fmt: skip
-        """Call a function, and count the time of the call instead of keeping a span."""
+        """Call a function, and count the time of the call instead of keeping a span.
+
+        A call that raises is kept.
+        """
         before, start = latest(), perf_counter_ns()
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
             about = {**attributes, "error": type(error).__name__}
-            keep(self.name, label, start, perf_counter_ns(), **about)
+            keep(self.name, HOST, start, perf_counter_ns(), **about)
             raise
         end = perf_counter_ns()
         if not self.add(before, attributes, choice, start, end) and choice is not None:

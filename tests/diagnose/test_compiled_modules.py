@@ -55,3 +55,14 @@ def test_a_pipe_in_place_of_one_is_not_read(compiled: Path) -> None:
     compiled.unlink()
     os.mkfifo(compiled)
     assert not named()
+
+
+def test_folders_that_are_not_read_are_not_called_right(
+    compiled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_modules, "AT_MOST", -1.0)
+    (found,) = [one for one in run_checks().findings if one.check == "compiled_modules"]
+    assert found.state == "skipped"
+    assert found.message.endswith("'gpuforge doctor compiled_modules' reads all")
+    (found,) = run_checks("compiled_modules").findings
+    assert (found.state, found.message) == ("ok", "no compiled module is damaged")

@@ -172,3 +172,24 @@ def test_data_that_a_program_uses_but_does_not_get_is_named(
 def test_a_current_folder_that_is_gone_is_no_fault(folder: Path) -> None:
     folder.rmdir()
     assert not named()
+    assert said() == [("skipped", "there is no program to read in the current folder")]
+
+
+def said(*names: str) -> list[tuple[str, str]]:
+    found = run_checks(*names).findings
+    return [(f.state, f.message) for f in found if f.check == "project_programs"]
+
+
+def test_what_was_not_read_is_not_called_right(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert said() == [("skipped", "there is no program to read in the current folder")]
+    for number in range(3):
+        (folder / f"fits{number}.py").write_text("from other import now\n")
+    monkeypatch.setattr(project_programs, "AT_MOST", 60.0)
+    right = ("ok", "the programs read in the current folder import what is there")
+    assert said() == [right]
+    monkeypatch.setattr(project_programs, "PROGRAMS", 2)
+    left = "1 of 3 programs in the current folder are not read"
+    assert said() == [("skipped", f"{left}; 'gpuforge doctor project_programs' reads all")]
+    assert said("project_programs") == [right]

@@ -294,6 +294,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.differ
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_record_hides_no_other_one(
     damage: Callable[[Path], object], environment: Environment, capsys: pytest.CaptureFixture[str]

@@ -100,7 +100,7 @@ def render_accelerated(found: list[Accelerated], summary: Summary | None) -> lis
             (elsewhere if moved else stayed).append(name.removeprefix("__main__."))
     lines = [f"accelerated functions: {', '.join(elsewhere) or 'none'}"] if summary else []
     if stayed:
-        lines.append(f"  ran on NumPy alone: {_first(stayed)}")
+        lines.append(f"  ran on NumPy alone: {_shortened(stayed)}")
     left = [one for one in found if one.left]
     for one in left[:SHOWN_FUNCTIONS]:
         code = one.written
@@ -111,7 +111,7 @@ def render_accelerated(found: list[Accelerated], summary: Summary | None) -> lis
     return lines
 
 
-def _first(names: list[str]) -> str:
+def _shortened(names: list[str]) -> str:
     more = len(names) - SHOWN_FUNCTIONS
     return ", ".join(names[:SHOWN_FUNCTIONS]) + (f" and {more} more" if more > 0 else "")
 

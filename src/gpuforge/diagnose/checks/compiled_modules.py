@@ -36,19 +36,26 @@ def check(site: Site) -> Iterator[Finding]:
         reason = NOT_RECORDED.reason if not site.live else "of another version of Python"
         yield Finding("skipped", reason)
         return
-    over = timed(AT_MOST)
-    cut = list[str]()
-    for _, folder in sorted(_changed(site), reverse=True):
+    folders = sorted(_changed(site), reverse=True)
+    cut, left, over = list[str](), len(folders), timed(AT_MOST)
+    for _, folder in folders:
         if over() and not site.thorough:
             break
+        left -= 1
         cut += [path for path in _suspicious(folder) if _is_cut(path)]
     if cut:
         message = f"{len(cut)} compiled modules are damaged, so importing them fails"
         message = f"{cut[0]} is damaged, so importing it fails" if not cut[1:] else message
-        folders = dict.fromkeys(map(os.path.dirname, cut))
-        steps = (f"Delete them; Python writes them again: rm -r {shlex.join(folders)}",)
+        delete = shlex.join(dict.fromkeys(map(os.path.dirname, cut)))
+        steps = (f"Delete them; Python writes them again: rm -r {delete}",)
         yield Finding("error", message, "package_incomplete", tuple(cut[:3]), steps)
-    else:
+    if left:
+        yield Finding(
+            "skipped",
+            f"{left} of {len(folders)} folders of compiled modules are not read, the oldest;"
+            " 'gpuforge doctor compiled_modules' reads all",
+        )
+    elif not cut:
         yield Finding("ok", "no compiled module is damaged")
 
 

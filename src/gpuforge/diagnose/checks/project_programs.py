@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -57,37 +56,58 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live or site.environment.fault:
         yield Finding("skipped", NOT_RECORDED.reason if not site.live else site.environment.fault)
         return
-    found = list[Finding]()
-    with suppress(FileNotFoundError):  # the current folder may have been removed
-        found += _failing(site)
-    yield from found or [Finding("ok", "no program in this folder imports what is not there")]
-
-
-def _failing(site: Site) -> Iterator[Finding]:
-    here = Path.cwd()  # a program's own folder comes first
-    prefix, project = site.environment.prefix, site.environment.prefix.parent
-    if here == Path.home() or here.is_relative_to(prefix):
+    here = _folder(site)
+    programs = _programs(site, here) if here else []
+    if not here or not programs:
+        yield Finding("skipped", "there is no program to read in the current folder")
         return
+    modules, over = _modules(site, here), timed(AT_MOST)
+    found, left = list[Finding](), len(programs)
+    for number, name in enumerate(programs):
+        if not site.thorough and (over() or number == PROGRAMS):
+            break
+        left -= 1
+        module = modules.find(name)
+        if module and module.path == str(here / f"{name}.py") and len(module.text) < LARGEST:
+            found += _outgrown(site, modules, module, name)
+            found += _not_installed(site, modules, module, here)
+            found += _insufficient(site, module)
+    yield from found
+    if left:
+        yield Finding(
+            "skipped",
+            f"{left} of {len(programs)} programs in the current folder are not read;"
+            " 'gpuforge doctor project_programs' reads all",
+        )
+    elif not found:
+        yield Finding("ok", "the programs read in the current folder import what is there")
+
+
+def _folder(site: Site) -> Path | None:
+    """Return the current folder; None if it is gone, the home folder or in the environment."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return None
+    return None if here == Path.home() or here.is_relative_to(site.environment.prefix) else here
+
+
+def _programs(site: Site, here: Path) -> list[str]:
     names = [one for one in known(site.probe.list_dir(str(here))) or () if one.endswith(".py")]
     named = sorted(n[:-3] for n in names if n[:-3].isidentifier())
-    programs = [name for name in named if not _RUN_BY_OTHERS.fullmatch(name)]
+    return [name for name in named if not _RUN_BY_OTHERS.fullmatch(name)]
+
+
+def _modules(site: Site, here: Path) -> Modules:
+    """Return what programs in a folder import from; their own folder comes first."""
+    project = site.environment.prefix.parent
     versions = {name: found[0] for name, found in site.packages.items() if len(found) == 1}
     places = (here, *folders_before(site), *site.environment.folders, *folders_after(site))
     # A program may be run with `-m`, or with PYTHONPATH, from a folder above it.
     above = (one for one in (*here.parents, project / "src") if one.is_relative_to(project))
-    modules = Modules(
+    return Modules(
         dict.fromkeys((*places, *above)), standard_folder(site), site.environment.version, versions
     )
-    over = timed(AT_MOST)
-    for name in programs[:PROGRAMS]:
-        if over():
-            return
-        module = modules.find(name)
-        is_read = module is not None and len(module.text) < LARGEST
-        if module and is_read and module.path == str(here / f"{name}.py"):
-            yield from _outgrown(site, modules, module, name)
-            yield from _not_installed(site, modules, module, here)
-            yield from _insufficient(site, module)
 
 
 def _outgrown(site: Site, modules: Modules, module: Module, name: str) -> Iterator[Finding]:

@@ -98,7 +98,7 @@ def counted_call(call: Call, call_held: Callable[..., Any]) -> Callable[..., Any
     def counted(held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not repeating.is_counted():
             return traced(held, args, kwargs)
-        return repeating.call(trace.HOST, said, held.choice, call_held, before, held, args, kwargs)
+        return repeating.call(said, held.choice, call_held, before, held, args, kwargs)
 
     return counted
 

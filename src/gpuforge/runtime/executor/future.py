@@ -85,8 +85,8 @@ class CallFuture(Future[R]):
 class TaskFuture(CallFuture[R]):
     """The result of a task.
 
-    A task that waits for another one runs it in place if it
-    has not begun, so tasks that wait for each other never block a lane.
+    A task that waits for another one runs it in place if it has not begun, so tasks that wait for
+    each other never block a lane.
     """
 
     def __init__(self, task: Task, dispatcher: Dispatcher) -> None:
