@@ -170,3 +170,41 @@ def results_are_their_own(offload):
     for k, (y, _, rest, first) in enumerate(made):
         y[1], rest[-1], first[0] = k, -k, 10 + k
     return made, x
+
+
+OF_MODULE = np.zeros(4)
+
+
+@scene
+def writes_a_slice_of_an_array_that_a_global_names(offload):
+    def fill(x):
+        x[1:3] = 5
+        return OF_MODULE.sum() + x.sum()
+
+    OF_MODULE[:] = 0
+    return float(offload(fill)(OF_MODULE)), OF_MODULE.tolist()
+
+
+@scene
+def writes_a_slice_between_arguments_of_an_array_that_a_global_names(offload):
+    def fill(x, first, last):
+        x[first:last] += 5
+        return OF_MODULE.sum() + x.sum()
+
+    OF_MODULE[:] = 0
+    return float(offload(fill)(OF_MODULE, 1, 3)), OF_MODULE.tolist()
+
+
+@scene
+def keeps_an_argument_and_writes_to_it_later(offload):
+    kept = []
+
+    def keep(x):
+        kept.append(x)
+        x[:1] = 7
+        return x + 1
+
+    array = np.arange(4.0)
+    result = offload(keep)(array)
+    kept[0][1:2] = 9
+    return result, array.tolist(), kept[0] is array

@@ -287,7 +287,7 @@ class Recorder:
         self.tape_limit, self.stretched = TAPE_LIMIT, False
         wanted = [
             index
-            for index, referred in enumerate(_referred(tape.nodes))
+            for index, referred in enumerate(references(tape.nodes))
             if referred and tape.entries[index][0] not in (INPUT, NUMBER)
         ]
         try:
@@ -410,11 +410,13 @@ def _modes(errstate: Any) -> dict[str, str]:
     return modes
 
 
-def _referred(nodes: list[Node | None]) -> list[bool]:
-    """Return for each node whether anything other than the list refers to it."""
+def references(values: list[Any]) -> list[int]:
+    """Return how many references each value of a list has, not counting the list's own."""
     count = sys.getrefcount
-    return [count(node) > _UNREFERRED for node in nodes]
+    # What the loop itself adds depends on the version of Python: 2 until 3.13, 1 since 3.14.
+    return [count(value) - _LISTED for value in values]
 
 
-_UNREFERRED = max(sys.getrefcount(value) for value in [object()])
+_LISTED = 0
+_LISTED = references([object()])[0]
 """Reference count of an object that only a list and a loop over it hold, in this Python."""

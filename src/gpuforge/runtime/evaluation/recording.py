@@ -21,7 +21,7 @@ import gpuforge.runtime.array.operations  # noqa: F401 - fills the table
 from gpuforge.runtime.array.array import SHUFFLE, Array, argument, node_of, value_of
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.namespace import Namespace
-from gpuforge.runtime.array.recorder import Engine, Host, Recorder
+from gpuforge.runtime.array.recorder import Engine, Host, Recorder, references
 from gpuforge.runtime.array.storage import Storage, follow
 from gpuforge.runtime.array.unsupported import NotRecordable
 from gpuforge.runtime.evaluation.replay import Noted
@@ -98,7 +98,7 @@ def record(
     recorder.evaluations = [] if noting else None
     results = _Results(recorder)
     body = substituted(function, Namespace(recorder, creates=creates))
-    referred = sys.getrefcount(recorder)
+    referred = references([recorder])[0]
     wrapped, given = _wrap_arguments(recorder, (*args, *kwargs.values()))
     results.seen.update({id(one): one for one in wrapped if type(one) is np.ndarray})
     recorder.arguments = given
@@ -118,7 +118,7 @@ def record(
             del positional, named, wrapped
             recorder.arguments = []
             recorder.exports.clear()
-            _close(sys.getrefcount(recorder) - referred, recorder, given, results)
+            _close(references([recorder])[0] - referred, recorder, given, results)
             raise again from None
         recorder.force()
         _write_back(recorder, given)
@@ -138,14 +138,14 @@ def record(
     _settle_exports(recorder, results, (*args, *kwargs.values()))
     results.alive.clear()
     recorder.arguments = []
-    kept = _close(sys.getrefcount(recorder) - referred, recorder, given, results)
+    kept = _close(references([recorder])[0] - referred, recorder, given, results)
     return Recorded(made, recorder, kept, noted)
 
 
 def _close(others: int, recorder: Recorder, given: list[Array], results: _Results) -> bool:
     """End a recording with `others` references to it; return whether recorded arrays outlive it."""
     own = len(given) + (recorder.namespace is not None)
-    kept = others > own or any(sys.getrefcount(array) > _GIVEN for array in given)
+    kept = others > own or any(references(given))
     if kept:
         _settle_kept(recorder, given, results)
     recorder.closed, recorder.namespace = True, None
@@ -201,7 +201,8 @@ def _may_write(function: FunctionType, kinds: tuple[type, ...], depth: int) -> b
     """Return whether a function, or one that it names, assigns to items or in place."""
     code, names = written(function.__code__), function.__globals__
     if any(
-        step.opname == "STORE_SUBSCR" or (step.opname == "BINARY_OP" and "=" in step.argrepr)
+        step.opname in ("STORE_SUBSCR", "STORE_SLICE")
+        or (step.opname == "BINARY_OP" and "=" in step.argrepr)
         for step in dis.get_instructions(code)
     ):
         return True
@@ -539,10 +540,6 @@ def _set_partial(made: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> 
 
 def _slots(value: Any) -> Any:
     return () if type(value) is Array else getattr(type(value), "__slots__", ())
-
-
-_GIVEN = 3
-"""Reference count of an argument that nothing else holds, while it is being counted."""
 
 
 def _is_caused_by_recording(error: BaseException, function: Callable[..., Any]) -> bool:
