@@ -5,6 +5,7 @@ Everything that a library reads when it loads, or that could hang, runs in a pro
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 import gpuforge as gf
 from gpuforge.runtime.evaluation.background import Background
 from gpuforge.runtime.execution import summary
-from gpuforge.runtime.threads import contention, openblas
+from gpuforge.runtime.threads import contention, openblas, symbols
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -40,7 +41,7 @@ def own():
     return next(copy for copy in copies() if copy.is_numpys)
 
 def timeout(copy=None):
-    return (copy or own()).library.openblas_thread_timeout()
+    return (copy or own()).internal["openblas_thread_timeout"]()
 
 rng = np.random.default_rng(0)
 SMALL, LARGE = (rng.random((n, n)) for n in (130, 400))
@@ -162,6 +163,52 @@ class TestTaming:
         assert "other libraries" in openblas.calm(15).reason  # no time-out that any copy has
         monkeypatch.setattr(openblas, "copies", list)  # as with MKL or Accelerate
         assert openblas.calm(15) == openblas.Outcome()
+
+
+@LINUX
+@OPENBLAS
+class TestSymbols:
+    """Functions that a library has but does not export are found by its symbol table."""
+
+    EXPORTED = "openblas_get_num_threads"
+
+    def find(self, path: Path) -> dict[str, int]:
+        known = OWN[0]._named(self.EXPORTED)
+        there = ctypes.cast(known, ctypes.c_void_p).value
+        assert there
+        return symbols.addresses(path, openblas.FUNCTIONS, known.__name__, there)
+
+    def test_they_are_the_exported_ones_where_these_exist(self) -> None:
+        found = self.find(OWN[0].path)
+        assert set(found) == set(openblas.FUNCTIONS)
+        for name in openblas.FUNCTIONS:
+            if hasattr(OWN[0].library, name):
+                exported = ctypes.cast(getattr(OWN[0].library, name), ctypes.c_void_p)
+                assert found[name] == exported.value
+
+    def test_a_hidden_function_is_called_like_an_exported_one(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        name = "openblas_thread_timeout"
+        hidden = openblas.Copy(OWN[0].path)
+        monkeypatch.setattr(openblas, "hasattr", lambda *_: False, raising=False)
+        assert hidden.internal[name]() == OWN[0].internal[name]()
+
+    def test_code_that_differs_from_the_loaded_code_is_not_called(self, tmp_path: Path) -> None:
+        content = bytearray(OWN[0].path.read_bytes())
+        start = self.find(OWN[0].path)["openblas_read_env"]
+        code = ctypes.string_at(start, 64)
+        assert content.count(code) == 1
+        content[content.index(code) + 8] ^= 1
+        other = tmp_path / "other.so"
+        other.write_bytes(content)
+        assert set(self.find(other)) == {*openblas.FUNCTIONS} - {"openblas_read_env"}
+
+    @pytest.mark.parametrize("content", [b"", b"\x7fELF\x01\x01", b"no library"])
+    def test_nothing_is_found_in_another_kind_of_file(self, tmp_path: Path, content: bytes) -> None:
+        path = tmp_path / "other.so"
+        path.write_bytes(content)
+        assert self.find(path) == {}
 
 
 @OPENBLAS

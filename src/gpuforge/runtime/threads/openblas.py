@@ -24,13 +24,15 @@ import ctypes
 import os
 import sys
 import threading
+from collections.abc import Callable
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from gpuforge.dataclass import dataclass
-from gpuforge.runtime.threads import WITHOUT_BLAS
+from gpuforge.runtime.threads import WITHOUT_BLAS, symbols
 
 FUNCTIONS = (
     "openblas_read_env",
@@ -88,6 +90,20 @@ class Copy:
         package = Path(np.__file__).parent
         return self.path.parent in (package.with_name("numpy.libs"), package / ".dylibs")
 
+    @cached_property
+    def internal(self) -> dict[str, Callable[[], int]]:
+        """Those of `FUNCTIONS` that this copy has, exported or not. They take no arguments."""
+        made: dict[str, Callable[[], int]] = {
+            name: getattr(self.library, name) for name in FUNCTIONS if hasattr(self.library, name)
+        }
+        if len(made) < len(FUNCTIONS):
+            known = self._named("openblas_get_num_threads")
+            there = ctypes.cast(known, ctypes.c_void_p).value or 0
+            found = symbols.addresses(self.path, FUNCTIONS, known.__name__, there)
+            kind = ctypes.PYFUNCTYPE(ctypes.c_int)  # as of PyDLL: calls keep the interpreter's lock
+            made = {name: kind(address) for name, address in found.items()} | made
+        return made
+
 
 def copies() -> list[Copy]:
     """Return the loaded copies whose workers are OpenBLAS's own (not OpenMP's)."""
@@ -107,23 +123,23 @@ def calm(timeout: int) -> Outcome:
     if not found or os.name != "posix":  # on Windows the workers do not spin
         return Outcome()
     copy = next((each for each in found if each.is_numpys), found[0])
-    missing = [name for name in FUNCTIONS if not hasattr(copy.library, name)]
+    missing = [name for name in FUNCTIONS if name not in copy.internal]
     if missing:
         return Outcome(reason=f"this OpenBLAS has no {' and no '.join(missing)}")
-    if copy.library.openblas_thread_timeout() == timeout:
+    if copy.internal["openblas_thread_timeout"]() == timeout:
         return Outcome()
     if not copy.is_numpys:
         return Outcome(reason="OpenBLAS is a copy that other libraries may be using")
-    return _restart(copy.library, timeout)
+    return _restart(copy.internal, timeout)
 
 
-def _restart(library: ctypes.PyDLL, timeout: int) -> Outcome:
+def _restart(internal: dict[str, Callable[[], int]], timeout: int) -> Outcome:
     harmless = {thread.ident for thread in threading.enumerate() if thread.name == WITHOUT_BLAS}
     if len(sys._current_frames().keys() - harmless) > 1:  # check before the environment is read
         return Outcome(reason="other threads were running, and might have been using BLAS")
-    library.openblas_read_env()
-    if library.openblas_thread_timeout() != timeout:
+    internal["openblas_read_env"]()
+    if internal["openblas_thread_timeout"]() != timeout:
         return Outcome(reason="OpenBLAS does not take its time-out from the environment")
-    library.blas_thread_shutdown_()
-    library.blas_thread_init()
+    internal["blas_thread_shutdown_"]()
+    internal["blas_thread_init"]()
     return Outcome(restarted=True)
