@@ -14,7 +14,7 @@ from gpuforge.runtime.evaluation.opening import seldom_collected
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     before = gc.get_threshold()
-    gc.set_threshold(700, 10, 10)
+    gc.set_threshold(700, 10)
     yield
     gc.set_threshold(*before)
 
@@ -23,27 +23,27 @@ def test_garbage_is_looked_for_less_often_meanwhile() -> None:
     with seldom_collected():
         assert gc.get_threshold()[0] > 10_000
         assert gc.isenabled()
-    assert gc.get_threshold() == (700, 10, 10)
+    assert gc.get_threshold()[:2] == (700, 10)
 
 
 def test_that_ends_with_a_failure_too() -> None:
     with pytest.raises(ImportError), seldom_collected():
         raise ImportError
-    assert gc.get_threshold() == (700, 10, 10)
+    assert gc.get_threshold()[:2] == (700, 10)
 
 
-@pytest.mark.parametrize("mine", [(0, 10, 10), (10**6, 10, 10)])
-def test_a_program_that_looks_less_often_itself_is_left_alone(mine: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("mine", [(0, 10), (10**6, 10)])
+def test_a_program_that_looks_less_often_itself_is_left_alone(mine: tuple[int, int]) -> None:
     gc.set_threshold(*mine)
     with seldom_collected():
-        assert gc.get_threshold() == mine
-    assert gc.get_threshold() == mine
+        assert gc.get_threshold()[:2] == mine
+    assert gc.get_threshold()[:2] == mine
 
 
 def test_what_the_program_sets_meanwhile_stays() -> None:
     with seldom_collected():
-        gc.set_threshold(5_000, 5, 5)
-    assert gc.get_threshold() == (5_000, 5, 5)
+        gc.set_threshold(5_000, 5)
+    assert gc.get_threshold()[:2] == (5_000, 5)
 
 
 def test_two_at_a_time_leave_what_was_before() -> None:
@@ -52,7 +52,7 @@ def test_two_at_a_time_leave_what_was_before() -> None:
     second.__enter__()
     first.__exit__(None, None, None)
     second.__exit__(None, None, None)
-    assert gc.get_threshold() == (700, 10, 10)
+    assert gc.get_threshold()[:2] == (700, 10)
 
 
 def test_what_was_made_meanwhile_is_not_looked_through_next() -> None:

@@ -14,6 +14,7 @@ import opcode
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -38,6 +39,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 _IMPORT_NAME, _LOAD_CONST, _EXTENDED_ARG = (
     opcode.opmap[name] for name in ("IMPORT_NAME", "LOAD_CONST", "EXTENDED_ARG")
 )
+_AFTER_THE_MAIN_THREAD = frozenset({"atexit", "Thread", "Timer"})
 HAS_ITS_OWN = sys.version_info >= (3, 15)
 """Whether Python itself can defer imports (PEP 810), so that nothing is done here."""
 
@@ -200,6 +202,9 @@ def _statement(name: str) -> str | None:
         if not outer_frame.f_code.co_filename.startswith("<frozen ") and _is_guarded(outer_frame):
             return None
         outer_frame = outer_frame.f_back
+    if _names(frame.f_code, _AFTER_THE_MAIN_THREAD):
+        # Many libraries import it, which Python refuses once the main thread has ended.
+        import_module("concurrent.futures.thread")
     return user_of(frame)
 
 
@@ -269,5 +274,11 @@ def _number(byte: int, rest: Any) -> int:
 
 def _is_used_at_the_end(code: CodeType) -> bool:
     """Return whether a file defines ``__del__``, which may run when imports no longer work."""
+    return _names(code, frozenset({"__del__"}))
+
+
+def _names(code: CodeType, names: frozenset[str]) -> bool:
+    """Return whether code uses one of `names`, or a function in it has or uses one."""
     inner = [const for const in code.co_consts if isinstance(const, CodeType)]
-    return code.co_name == "__del__" or any(map(_is_used_at_the_end, inner))
+    used = code.co_name in names or not names.isdisjoint(code.co_names)
+    return used or any(_names(one, names) for one in inner)
