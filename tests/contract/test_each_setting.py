@@ -68,9 +68,10 @@ class World:
     def process(self, *words: str, program: str = "") -> tuple[str, str]:
         """Return stdout and stderr of gpuforge in a process of its own."""
         (self.folder / "program.py").write_text(program)
+        paths = map(str, (self.folder, self.folder / "site-packages"))
         done = subprocess.run(
             [sys.executable, "-m", "gpuforge", *words], cwd=self.folder, capture_output=True,
-            text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(self.folder)},
+            text=True, timeout=60, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )  # fmt: skip
         return done.stdout, done.stderr
 
@@ -266,7 +267,9 @@ def compiled_for(world: World) -> Any:
 
 def imported(world: World) -> Any:
     """Return whether a heavy library is loaded that the program only imports."""
-    (world.folder / "sympy.py").write_text("print('loaded')")
+    libraries = world.folder / "site-packages"
+    libraries.mkdir(exist_ok=True)
+    (libraries / "sympy.py").write_text("print('loaded')")
     return world.process("run", "program.py", program="import sympy")[0]
 
 
