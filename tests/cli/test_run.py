@@ -350,7 +350,7 @@ LOADED = {"nothing loaded"}
 def test_a_program_behaves_as_under_python_while_it_is_profiled(name: str, tmp_path: Path) -> None:
     write(PROGRAMS[name], tmp_path / "program.py")
     arguments = ["program.py", "--quiet", "-m", "x y"]
-    plain = start([*PYTHON, *arguments], tmp_path, text=b"one\ntwo\n")
+    plain = start([*PYTHON, *arguments], tmp_path, text=b"one\ntwo\n", variables=FORKS)
     save = [*RUN, "--quiet", "--save", "a.gfp", *arguments]
     status, out, err = start(save, tmp_path, text=b"one\ntwo\n", variables=FORKS)
     assert (status, out) == plain[:2]

@@ -60,6 +60,7 @@ def hooks(environment: Environment) -> None:
         "mine.pth": "# a comment\n\n../site-packages\n",
     }.items():
         (environment.packages / name).write_text(text)
+    (environment.packages / "_distutils_hack").mkdir(exist_ok=True)  # of setuptools
 
 
 def a_namespace_of_setuptools_with_its_folder(environment: Environment) -> None:

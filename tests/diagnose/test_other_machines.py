@@ -14,7 +14,11 @@ from gpuforge.diagnose.shared_library import machine_of
 from .environments import Environment, make_wheel
 
 AARCH64, X86_64 = 183, 62
-OWN = "cpython-311-" + sys.implementation._multiarch  # type: ignore[attr-defined]
+PYTHON = f"cp3{sys.version_info[1]}"
+OWN, OTHER = (
+    f"cpython-3{sys.version_info[1]}-{triplet}"
+    for triplet in (sys.implementation._multiarch, "sparc64-linux-gnu")  # type: ignore[attr-defined]
+)
 
 pytestmark = pytest.mark.skipif(not machine_of("/proc/self/exe"), reason="needs ELF and /proc")
 
@@ -63,13 +67,13 @@ def test_packages_on_the_search_path_for_another_machine_are_named(
     environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     own, other = tmp_path / "own", tmp_path / "other"
-    for folder, ending in {own: OWN, other: "cpython-311-sparc64-linux-gnu"}.items():
+    for folder, ending in {own: OWN, other: OTHER}.items():
         (tmp_path / f"{folder.name}-wheels").mkdir()
         files = {"mine/__init__.py": "", f"mine/_fast.{ending}.so": ""}
         wheel = make_wheel(tmp_path / f"{folder.name}-wheels", "mine", "2", files=files)
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder)
-        (folder / "mine-2.dist-info" / "WHEEL").write_text("Tag: cp311-cp311-linux\n")
+        (folder / "mine-2.dist-info" / "WHEEL").write_text(f"Tag: {PYTHON}-{PYTHON}-linux\n")
     monkeypatch.setenv("PYTHONPATH", str(own))
     assert named() == []
     monkeypatch.setenv("PYTHONPATH", str(other))
