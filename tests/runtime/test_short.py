@@ -321,6 +321,38 @@ class TestManyFunctions:
         assert "too short so far" in str(placed.explain(SMALL)) and placed.stats().waits
         assert len(kept) > MANY
 
+    def test_most_of_them_are_not_inspected(
+        self, quiet_session: Any, decided: list[str], looked_at: list[int], never_long: None
+    ) -> None:
+        kept = self.fill(decided)
+        placed = gf.offload(double)
+        looked_at.clear()
+        for _ in range(CALLS):
+            placed(SMALL)
+        assert placed.stats().counts["numpy"].calls == CALLS and placed.stats().waits
+        assert len(looked_at) < CALLS / 4  # each call after one that is held up is inspected
+        looked_at.clear()
+        for _ in range(10):
+            placed(np.arange(5.0))
+        assert looked_at == [5] * 10
+        assert placed.stats().counts["numpy"].calls == CALLS + 10
+        assert not decided and len(kept) > MANY
+
+    def test_all_are_decided_about_once_they_took_long(
+        self, quiet_session: Any, decided: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(record, "LONG_SECONDS", 1e9)
+        kept = self.fill(decided)
+        placed = gf.offload(double)
+        while placed.stats().waits:
+            for _ in range(CALLS):
+                placed(SMALL)
+        waiting = placed.stats().waiting
+        placed(SMALL)
+        assert set(decided) == {"double"} and waiting is not None
+        assert placed._short is not waiting
+        assert len(kept) > MANY
+
     def test_one_long_call_or_many_short_ones_end_it(
         self, quiet_session: Any, decided: list[str]
     ) -> None:

@@ -257,6 +257,7 @@ class FunctionRecord:
     batching : how its items are batched; None where it was never mapped
     numbers : the whole numbers it was called with
     waits : whether its calls run as written, until they are long enough to be worth a decision
+    waiting : most of the short calls among those, which are not inspected
     """
 
     def __init__(
@@ -275,6 +276,7 @@ class FunctionRecord:
         self.batching: Any = None
         self.numbers = Numbers()
         self.waits = False
+        self.waiting: ShortCalls | None = None
         self._waited_seconds = 0.0
         self._ended: deque[CachedDecision] = deque(maxlen=KEPT_ENDED)
         self._counting = Lock()
@@ -317,6 +319,14 @@ class FunctionRecord:
         """Count the calls made under cached decisions, at the mean time of the timed ones."""
         for held in (*self.held.copy().values(), *self._ended.copy()):
             self.count(held)
+        known = self.counts.get(NUMPY)
+        made = self._take_waiting()
+        if made and known:
+            self.add(NUMPY, made, known.seconds / known.calls)
+
+    def _take_waiting(self) -> int:
+        with self._counting:
+            return self.waiting.take_skipped() if self.waiting else 0
 
     def count(self, held: CachedDecision) -> int:
         """Count the calls made under one cached decision since the last count; return how many."""
@@ -340,12 +350,28 @@ class FunctionRecord:
             self.counts.setdefault(backend, Count()).add(calls, seconds)
         published.count(backend, calls, seconds)
 
-    def wait(self, seconds: float) -> None:
-        """Count a call that ran as written without a decision; end this if calls are long."""
-        self.add(NUMPY, 1, seconds)
-        self._waited_seconds += seconds  # threads may lose a call's: it is a threshold
+    def wait(self, seconds: float) -> float:
+        """Count a call that ran as written without a decision; end this if calls are long.
+
+        The calls before it that were not inspected count like it; return the seconds of all.
+        """
+        calls = 1 + self._take_waiting()
+        self.add(NUMPY, calls, seconds)
+        self._waited_seconds += calls * seconds  # threads may lose a call's: it is a threshold
         if seconds > LONG_SECONDS or self._waited_seconds > WAIT_SECONDS:
             self.waits = False
+        return calls * seconds
+
+    def end_waiting(self) -> None:
+        """Have all calls decided about from now on."""
+        self.waits = False
+        self.inspect_waiting()
+
+    def inspect_waiting(self) -> None:
+        """Inspect the next call that waits, however short the previous one was."""
+        owner: Any = self.owner()
+        if self.waiting is not None and owner is not None and owner._short is self.waiting:
+            owner._short = None
 
     def hold(self, key: Any, held: CachedDecision) -> None:
         """Cache a decision for the next calls of a key, replacing any previous one."""
@@ -380,6 +406,7 @@ class FunctionRecord:
             held = self.held.pop(key, None)
             if held is not None:
                 self.end(held)
+        self.inspect_waiting()
 
     def fork(self) -> None:
         """Continue in a forked child: a fresh lock, no cached decisions."""

@@ -16,7 +16,7 @@ from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import INSIDE, AsWritten, is_recorded_array, sign
 from gpuforge.runtime.record import CachedDecision, FunctionRecord
 from gpuforge.runtime.session import Session, current_session
-from gpuforge.runtime.short import ShortCalls
+from gpuforge.runtime.short import SHORT_SECONDS, ShortCalls
 
 if TYPE_CHECKING:
     from gpuforge.runtime.execution.explanation import Explanation
@@ -61,15 +61,15 @@ def _consider(
         return written(*args, **kwargs)
     known = session.functions.get(id(offloaded))
     if known is not None and known.waits and _may_wait(known, offloaded, args, kwargs):
-        return _wait(session, known, args, kwargs)
+        return _wait(session, known, offloaded, args, kwargs)
     began = perf_counter_ns() if trace.enabled else 0
     signature = sign(args, kwargs)
     if signature is INSIDE:
         return written(*args, **kwargs)
     function = session.record(offloaded, written, offloaded._options)
     if function.waits and not began and not isinstance(signature, AsWritten):
-        return _wait(session, function, args, kwargs)
-    function.waits = False
+        return _wait(session, function, offloaded, args, kwargs)
+    function.end_waiting()
     if began:
         trace.keep("sign", trace.OVERHEAD, began, perf_counter_ns())
     if offloaded._options.isolate and not offloaded._options.pure:
@@ -113,17 +113,25 @@ def _may_wait(
 
 
 def _wait(
-    session: Session, function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+    session: Session, function: FunctionRecord, offloaded: Offloaded, args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:  # fmt: skip
     """Run a call as written, since deciding about it may take as long."""
     start = perf_counter()
     try:
         return function.function(*args, **kwargs)
     finally:
         seconds = perf_counter() - start
-        function.wait(seconds)
+        counted = function.wait(seconds)
+        if not function.waits or seconds > SHORT_SECONDS:
+            function.inspect_waiting()
+        else:
+            if function.waiting is None:
+                key = generalize(args, kwargs, function.numbers.changing)
+                function.waiting = ShortCalls(*key)
+            offloaded._short = function.waiting
         with session.lock:
-            session.account.add(seconds, seconds)
+            session.account.add(counted, counted)
 
 
 def _call_whole(function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
