@@ -78,6 +78,8 @@ QUANTILES: list[Case] = [
     lambda x: np.percentile(x, 99, axis=9),
     lambda x: np.quantile(x, 0.5, axis=(0, 1)),
 ]
+OF_MEDIANS = 4
+"""The first cases."""
 CHOICES: list[Case] = [
     lambda x: np.take(x, 3),
     lambda x: x.take([0, -1, 2]),
@@ -111,6 +113,8 @@ def test_sorts(case: int, x: Any) -> None:
 @pytest.mark.parametrize("case", range(len(QUANTILES)))
 @pytest.mark.parametrize("x", ARRAYS, ids=_id)
 def test_quantiles(case: int, x: Any) -> None:
+    if case >= OF_MEDIANS and np.lib.NumpyVersion(np.__version__) < "2.4.0":
+        pytest.skip("NumPy before 2.4 interpolates in other dtypes: such quantiles are left to it")
     check(QUANTILES[case], x)
 
 

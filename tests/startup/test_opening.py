@@ -59,7 +59,7 @@ def test_what_was_made_meanwhile_is_not_looked_through_next() -> None:
     gc.collect()
     with seldom_collected():
         kept = [[n] for n in range(20_000)]
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() < 1_000  # 375 when Python 3.12 starts
     assert len(gc.get_objects(generation=0)) < len(kept) / 10
 
 

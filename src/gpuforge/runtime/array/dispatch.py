@@ -459,16 +459,18 @@ def _copy(self: Array, memo: Any = None) -> Any:
 
 
 class _Asked(np.ndarray[Any, Any]):
-    """An array whose operators return the function that NumPy calls for them."""
+    """An array whose operators return the function and the dtype that NumPy calls for them."""
 
     def __array_ufunc__(self, ufunc: np.ufunc, *_: Any, **__: Any) -> Any:
-        return ufunc
+        return ufunc, self.dtype
 
 
 @lru_cache(maxsize=256, typed=True)
 def _function_of_power(dtype: np.dtype[Any], exponent: Any) -> Any:
     """Return the function that NumPy's ``x ** exponent`` calls, which differs between releases."""
-    return np.ones(1, dtype).view(_Asked) ** exponent
+    found, given = np.ones(1, dtype).view(_Asked) ** exponent
+    # For integers to the power of 2.0, older releases square floats: `power` gives the same.
+    return found if given == dtype else np.power
 
 
 def _for_power(array: Array, exponent: Any) -> Any:
@@ -478,7 +480,7 @@ def _for_power(array: Array, exponent: Any) -> Any:
     """
     if array._scalar or not (type(exponent) in (int, float) or isinstance(exponent, np.number)):
         return None
-    if exponent not in (-1, 0.5, 2) or not (array.dtype.kind in "fc" or type(exponent) is int):
+    if exponent not in (-1, 0.5, 2):
         return None
     found = _function_of_power(array.dtype, exponent)
     return None if found is np.power else found

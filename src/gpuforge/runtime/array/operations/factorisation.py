@@ -250,6 +250,9 @@ def eigvalsh(recorder: Recorder, a: Any, UPLO: Any = "L") -> Any:
     return make(recorder, recorder.note(EIGVALSH, (node,), (_part(UPLO),), node.shape[:-1], made))
 
 
+_CONDITIONS_ARE_COMPLEX = np.lib.NumpyVersion(np.__version__) < "2.3.0"
+
+
 @notes(np.linalg.cond)
 def cond(recorder: Recorder, x: Any, p: Any = None) -> Any:
     """Record condition numbers."""
@@ -258,6 +261,8 @@ def cond(recorder: Recorder, x: Any, p: Any = None) -> Any:
         raise Unsupported(f"p={p!r}")
     if p not in (None, 2, -2) and node.shape[-1] != node.shape[-2]:
         raise Unsupported("a matrix that is not square")
+    if p not in (None, 2, -2) and node.dtype.kind == "c" and _CONDITIONS_ARE_COMPLEX:
+        raise Unsupported("NumPy before 2.3 returns a complex number here")
     made = recorder.note(COND, (node,), (p,), node.shape[:-2], real_dtype(node.dtype))
     return make(recorder, made, scalar=made.shape == ())
 

@@ -20,6 +20,8 @@ from gpuforge.runtime.array.table import notes
 from gpuforge.runtime.array.unsupported import Unsupported
 from gpuforge.runtime.array.views import reshape, transpose
 
+_DIFFERS = np.lib.NumpyVersion(np.__version__) < "2.4.0"
+
 
 def _sorted(recorder: Recorder, x: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
     """Return the values sorted, with the reduced axes merged into the last one; and the axes."""
@@ -99,6 +101,8 @@ def _shares(recorder: Recorder, q: Any) -> Host:
 def _quantiles(
     recorder: Recorder, x: Any, shares: Host, weak: bool, axis: Any, keepdims: Any
 ) -> Any:
+    if _DIFFERS:
+        raise Unsupported("NumPy before 2.4 interpolates in other dtypes")
     if shares.dtype.kind not in "iuf" or shares.ndim > 2 or not shares.size:
         raise Unsupported("invalid quantiles")
     if not bool(((shares >= 0) & (shares <= 1)).all()):

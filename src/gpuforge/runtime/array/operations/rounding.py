@@ -15,6 +15,10 @@ from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.table import notes
 from gpuforge.runtime.array.unsupported import Unsupported
 
+_NUMBERS = np.arange(2)
+_ROUNDS_TO_ITSELF = np.round(_NUMBERS) is _NUMBERS
+"""Whether rounded integers are the same array, as in older releases of NumPy (2.1)."""
+
 
 @notes(np.round, np.around, method="round")
 def round_(recorder: Recorder, a: Any, decimals: Any = 0, out: Any = None) -> Any:
@@ -23,6 +27,8 @@ def round_(recorder: Recorder, a: Any, decimals: Any = 0, out: Any = None) -> An
     if array.dtype.kind not in "fiu" or (array.dtype.kind != "f" and digits < 0):
         raise Unsupported(f"{array.dtype} rounded to {digits} decimals")
     if array.dtype.kind != "f":
+        if out is None and _ROUNDS_TO_ITSELF:
+            return array
         made = make(recorder, node_of(array), scalar=array.shape == ())
     elif not digits:
         made = note_ufunc(recorder, np.rint, (array,))
