@@ -204,6 +204,21 @@ class TestSymbols:
         other.write_bytes(content)
         assert set(self.find(other)) == {*openblas.FUNCTIONS} - {"openblas_read_env"}
 
+    def test_a_damaged_file_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        content = OWN[0].path.read_bytes()
+        monkeypatch.setattr(openblas, "FUNCTIONS", (*openblas.FUNCTIONS, "openblas_none"))
+        monkeypatch.setattr(openblas.Copy, "is_numpys", True)
+        reasons = []
+        for name, part in {"gone": None, "short": content[:30], "cut": content[: 1 << 16]}.items():
+            copy = openblas.Copy(OWN[0].path)
+            copy.path = tmp_path / name
+            if part is not None:
+                copy.path.write_bytes(part)
+            monkeypatch.setattr(openblas, "copies", lambda copy=copy: [copy])
+            reasons.append(openblas.calm(15).reason)
+        assert "No such file" in reasons[0] and "unpack" in reasons[1]
+        assert reasons[2] == "this OpenBLAS has no openblas_none"
+
     @pytest.mark.parametrize("content", [b"", b"\x7fELF\x01\x01", b"no library"])
     def test_nothing_is_found_in_another_kind_of_file(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "other.so"

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -123,7 +124,10 @@ def calm(timeout: int) -> Outcome:
     if not found or os.name != "posix":  # on Windows the workers do not spin
         return Outcome()
     copy = next((each for each in found if each.is_numpys), found[0])
-    missing = [name for name in FUNCTIONS if name not in copy.internal]
+    try:
+        missing = [name for name in FUNCTIONS if name not in copy.internal]
+    except (OSError, ValueError, IndexError, struct.error) as error:
+        return Outcome(reason=f"the file of OpenBLAS cannot be read: {error!r}")
     if missing:
         return Outcome(reason=f"this OpenBLAS has no {' and no '.join(missing)}")
     if copy.internal["openblas_thread_timeout"]() == timeout:
@@ -134,6 +138,8 @@ def calm(timeout: int) -> Outcome:
 
 
 def _restart(internal: dict[str, Callable[[], int]], timeout: int) -> Outcome:
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return Outcome(reason="this Python has no lock that keeps other threads from using BLAS")
     harmless = {thread.ident for thread in threading.enumerate() if thread.name == WITHOUT_BLAS}
     if len(sys._current_frames().keys() - harmless) > 1:  # check before the environment is read
         return Outcome(reason="other threads were running, and might have been using BLAS")

@@ -45,6 +45,11 @@ def addresses(path: Path, names: Sequence[str], exported: str, there: int) -> di
         The functions.
     exported, there
         Name and address of a function that the library exports; the others are found from it.
+
+    Raises
+    ------
+    OSError, ValueError, IndexError, struct.error
+        If the file is gone, or is cut off or damaged.
     """
     low, high = _mapping(there)
     made: dict[str, int] = {}
