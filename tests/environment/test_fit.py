@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from machines import CAPABILITIES, GB, GRID, LINUX, cpu_only, machines, nvidia, of_vendor
 
 from gpuforge.compat.versions import parse_version
-from gpuforge.environment import advice
+from gpuforge.environment import advice, target
 from gpuforge.environment.fit import fit_profile
 from gpuforge.environment.profile import load_profiles
 from gpuforge.errors import EnvironmentMismatch
@@ -116,9 +117,12 @@ def test_a_gpu_whose_memory_is_not_shown_is_used(
 
 
 @pytest.mark.parametrize(("name", "capability"), [("GeForce GTX 970", "5.2"), ("Tesla K80", "3.7")])
+@pytest.mark.parametrize("own", [(3, 11), (3, 14)])
 def test_a_newer_driver_is_advised_rather_than_another_framework_on_the_cpu(
-    name: str, capability: str
+    name: str, capability: str, own: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whatever Python gpuforge runs on: the one asked for counts."""
+    monkeypatch.setattr(target, "sys", SimpleNamespace(version_info=own))
     best = advice.recommend(nvidia(capability, "390.157", name=name), python="3.12")
     assert best.plan.framework == "pytorch"
     assert best.plan.refusal is not None

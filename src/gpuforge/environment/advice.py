@@ -92,7 +92,7 @@ def recommend(
     machine, how = machine or _this_machine(), _filled(how)
     chosen = settings.load().settings
     framework = framework or chosen.framework
-    best, fit = _best(machine, profile or chosen.profile, cpu_only=how["cpu_only"])
+    best, fit = _best(machine, profile or chosen.profile, how)
     without = how["cpu_only"] or (fit.device == "CPU" and _measured(machine))
     how = {**how, "cpu_only": without}
     plans = []
@@ -114,9 +114,10 @@ def _filled(how: How) -> How:
     return {"cpu_only": chosen.cpu_only, "framework_index": chosen.framework_index, **how}
 
 
-def _best(machine: Machine, wanted: str, *, cpu_only: bool) -> tuple[Profile, Fit]:
+def _best(machine: Machine, wanted: str, how: How) -> tuple[Profile, Fit]:
     there = profiles()
-    fits = fit_all(machine, there, cpu_only=cpu_only)
+    python, platform = how.get("python"), how.get("platform")
+    fits = fit_all(machine, there, cpu_only=how["cpu_only"], python=python, platform=platform)
     if wanted:
         return choose(there, wanted), fits[wanted]
     met = [p for p in there.values() if fits[p.name].met]
@@ -133,20 +134,19 @@ def _measured(machine: Machine) -> bool:
 
 
 def fit_all(
-    machine: Machine, there: Mapping[str, Profile], *, cpu_only: bool = False
-) -> dict[str, Fit]:
+    machine: Machine, there: Mapping[str, Profile], *, cpu_only: bool = False,
+    python: str | None = None, platform: str | None = None,
+) -> dict[str, Fit]:  # fmt: skip
     """Return the fit of every profile; GPUs are ignored if no framework can use any of them."""
-    without = cpu_only or not _usable(machine)
+    without = cpu_only or not _usable(machine, python, platform)
     return {name: fit_profile(machine, found, cpu_only=without) for name, found in there.items()}
 
 
-def _usable(machine: Machine) -> bool:
+def _usable(machine: Machine, python: str | None, platform: str | None) -> bool:
     """Return whether any framework runs on a GPU of the machine, or would after one change."""
-    bare = Profile("bare")
-    return bool(machine.devices) and any(
-        plan(bare, name, machine=machine, cpu_only=False, framework_index="").accelerator != "cpu"
-        for name in FRAMEWORKS
-    )
+    how = How(cpu_only=False, framework_index="", python=python, platform=platform)
+    plans = (plan(Profile("bare"), name, machine=machine, **how) for name in FRAMEWORKS)
+    return bool(machine.devices) and any(one.accelerator != "cpu" for one in plans)
 
 
 def plan(
