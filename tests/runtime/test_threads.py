@@ -165,6 +165,12 @@ class TestTaming:
         assert openblas.calm(15) == openblas.Outcome()
 
 
+@OPENBLAS
+def test_nothing_is_restarted_without_an_interpreter_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    assert openblas.calm(15).reason.startswith("this Python has no lock")  # nothing runs with 15
+
+
 @LINUX
 @OPENBLAS
 class TestSymbols:

@@ -14,6 +14,7 @@ from weakref import ref
 from gpuforge import __version__, published
 from gpuforge.dataclass import dataclass, field
 from gpuforge.digest import digest
+from gpuforge.runtime.function.key import generalize
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.numbers import Numbers
 from gpuforge.runtime.function.options import Options
@@ -361,6 +362,15 @@ class FunctionRecord:
         if seconds > LONG_SECONDS or self._waited_seconds > WAIT_SECONDS:
             self.waits = False
         return calls * seconds
+
+    def leave_uninspected(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Leave most calls that wait uninspected; those of the first such call's key."""
+        with self._counting:  # else a thread could count calls with what another replaces
+            if self.waiting is None:
+                self.waiting = ShortCalls(*generalize(args, kwargs, self.numbers.changing))
+        owner: Any = self.owner()
+        if owner is not None:
+            owner._short = self.waiting
 
     def end_waiting(self) -> None:
         """Have all calls decided about from now on."""

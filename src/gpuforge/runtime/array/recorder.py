@@ -417,6 +417,6 @@ def references(values: list[Any]) -> list[int]:
     return [count(value) - _LISTED for value in values]
 
 
-_LISTED = 0
+_LISTED = 0  # for the next line, which finds it out
 _LISTED = references([object()])[0]
 """Reference count of an object that only a list and a loop over it hold, in this Python."""

@@ -61,14 +61,14 @@ def _consider(
         return written(*args, **kwargs)
     known = session.functions.get(id(offloaded))
     if known is not None and known.waits and _may_wait(known, offloaded, args, kwargs):
-        return _wait(session, known, offloaded, args, kwargs)
+        return _wait(session, known, args, kwargs)
     began = perf_counter_ns() if trace.enabled else 0
     signature = sign(args, kwargs)
     if signature is INSIDE:
         return written(*args, **kwargs)
     function = session.record(offloaded, written, offloaded._options)
     if function.waits and not began and not isinstance(signature, AsWritten):
-        return _wait(session, function, offloaded, args, kwargs)
+        return _wait(session, function, args, kwargs)
     function.end_waiting()
     if began:
         trace.keep("sign", trace.OVERHEAD, began, perf_counter_ns())
@@ -113,9 +113,8 @@ def _may_wait(
 
 
 def _wait(
-    session: Session, function: FunctionRecord, offloaded: Offloaded, args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:  # fmt: skip
+    session: Session, function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Run a call as written, since deciding about it may take as long."""
     start = perf_counter()
     try:
@@ -123,13 +122,10 @@ def _wait(
     finally:
         seconds = perf_counter() - start
         counted = function.wait(seconds)
-        if not function.waits or seconds > SHORT_SECONDS:
-            function.inspect_waiting()
+        if function.waits and seconds <= SHORT_SECONDS:
+            function.leave_uninspected(args, kwargs)
         else:
-            if function.waiting is None:
-                key = generalize(args, kwargs, function.numbers.changing)
-                function.waiting = ShortCalls(*key)
-            offloaded._short = function.waiting
+            function.inspect_waiting()
         with session.lock:
             session.account.add(counted, counted)
 

@@ -113,10 +113,13 @@ class LazyImports:
         if found is not None and again is not None:
             found.loader = again  # type: ignore[assignment]
             return found
-        importing = _statement(name) if of_library and not self._reason(name) else None
+        importing = _importing(name) if of_library and not self._reason(name) else None
         if found is None or importing is None:
             return _after_its_package(name)
-        told = Deferral(name, importing)
+        if _names(importing.f_code, _AFTER_THE_MAIN_THREAD):
+            # Many libraries import it, which Python refuses once the main thread has ended.
+            import_module("concurrent.futures.thread")
+        told = Deferral(name, user_of(importing))
         self.deferred[name] = told
         found.loader = Deferring(found.loader, told.tell)  # type: ignore[assignment]
         return found
@@ -188,8 +191,8 @@ def _after_its_package(name: str) -> ModuleSpec | None:
     return ModuleSpec(name, AlreadyThere(there))  # type: ignore[arg-type]
 
 
-def _statement(name: str) -> str | None:
-    """Return the file and line of the statement that imports a module, if it may be deferred."""
+def _importing(name: str) -> FrameType | None:
+    """Return the frame at the statement that imports a module; None if it must not be deferred."""
     frame = _importer(sys._getframe(2))
     if frame is None or frame.f_locals is not frame.f_globals:
         return None
@@ -202,10 +205,7 @@ def _statement(name: str) -> str | None:
         if not outer_frame.f_code.co_filename.startswith("<frozen ") and _is_guarded(outer_frame):
             return None
         outer_frame = outer_frame.f_back
-    if _names(frame.f_code, _AFTER_THE_MAIN_THREAD):
-        # Many libraries import it, which Python refuses once the main thread has ended.
-        import_module("concurrent.futures.thread")
-    return user_of(frame)
+    return frame
 
 
 def _importer(frame: FrameType | None) -> FrameType | None:

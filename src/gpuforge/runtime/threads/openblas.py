@@ -126,7 +126,7 @@ def calm(timeout: int) -> Outcome:
     copy = next((each for each in found if each.is_numpys), found[0])
     try:
         missing = [name for name in FUNCTIONS if name not in copy.internal]
-    except (OSError, ValueError, IndexError, struct.error) as error:
+    except (OSError, ValueError, IndexError, OverflowError, MemoryError, struct.error) as error:
         return Outcome(reason=f"the file of OpenBLAS cannot be read: {error!r}")
     if missing:
         return Outcome(reason=f"this OpenBLAS has no {' and no '.join(missing)}")

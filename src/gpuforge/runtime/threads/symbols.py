@@ -48,7 +48,7 @@ def addresses(path: Path, names: Sequence[str], exported: str, there: int) -> di
 
     Raises
     ------
-    OSError, ValueError, IndexError, struct.error
+    OSError, ValueError, IndexError, OverflowError, MemoryError, struct.error
         If the file is gone, or is cut off or damaged.
     """
     low, high = _mapping(there)
