@@ -223,7 +223,8 @@ class TestSymbols:
             monkeypatch.setattr(openblas, "copies", lambda copy=copy: [copy])
             reasons.append(openblas.calm(15).reason)
         assert "No such file" in reasons[0] and "unpack" in reasons[1]
-        assert reasons[2] == "this OpenBLAS has no openblas_none"
+        assert reasons[2].startswith("this OpenBLAS has no ")
+        assert reasons[2].endswith(" no openblas_none")  # the others may be exported
 
     @pytest.mark.parametrize("content", [b"", b"\x7fELF\x01\x01", b"no library"])
     def test_nothing_is_found_in_another_kind_of_file(self, tmp_path: Path, content: bytes) -> None:
