@@ -14,6 +14,7 @@ import gpuforge as gf
 from gpuforge.runtime import record
 from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.offload import Offloaded
+from gpuforge.runtime.placement.account import Account
 from gpuforge.runtime.record import LONG_SECONDS, MANY, WAIT_SECONDS
 from gpuforge.runtime.short import INSPECT_EVERY, ShortCalls
 
@@ -279,21 +280,100 @@ def test_a_keyword_of_another_name_is_no_short_call() -> None:
     assert short.skip((SMALL,), {"plus": 2}) is False
 
 
+@pytest.fixture
+def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The functions of calls about which was decided."""
+    found: list[str] = []
+    place = pipeline.place
+
+    def noted(call: Any) -> Any:
+        found.append(call.function.name.rpartition(".")[2])
+        return place(call)
+
+    monkeypatch.setattr(pipeline, "place", noted)
+    return found
+
+
+@pytest.fixture
+def never_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call is long, not even one that is held up."""
+    monkeypatch.setattr(record, "LONG_SECONDS", 1e9)
+    monkeypatch.setattr(record, "WAIT_SECONDS", 1e9)
+
+
+class TestChangingShapes:
+    """Deciding about a function costs no more than a share of its time, whatever its calls are."""
+
+    @pytest.fixture(autouse=True)
+    def at_once(self, quiet_session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What deciding may take in a session is used up."""
+        monkeypatch.setattr(Account, "decides_too_long", True)
+
+    def test_most_calls_run_as_written_and_are_counted(
+        self, decided: list[str], looked_at: list[int], never_long: None
+    ) -> None:
+        placed = gf.offload(double)
+        for n in range(CALLS):
+            x = np.arange(1.0 + n % 500)
+            assert np.array_equal(placed(x), x + x)
+        found = placed.stats()
+        assert found.counts["numpy"].calls == CALLS
+        assert len(decided) < CALLS / 10 and len(looked_at) < CALLS / 4
+        text = str(placed.explain(SMALL))
+        assert not found.waits or "too large a share of their time" in text
+
+    def test_one_that_gains_is_decided_about_again(self, decided: list[str]) -> None:
+        pause = [0.0]
+
+        @gf.offload
+        def slept(x: Any) -> Any:
+            sleep(pause[0])
+            return x + 1
+
+        for n in range(50):
+            slept(np.arange(1.0 + n))
+        assert slept.stats().waits_again
+        pause[0] = 100 * LONG_SECONDS
+        slept(np.arange(1e4))  # more elements than twice those of the calls before: inspected
+        decided.clear()
+        slept(np.arange(1e4))
+        assert decided == ["slept"]
+
+    def test_one_that_ran_elsewhere_does_not_wait(self, decided: list[str]) -> None:
+        placed = gf.offload(double)
+        placed.stats().add("elsewhere", 1, 1e-3)
+        for n in range(100):
+            placed(np.arange(1.0 + n))
+        assert len(decided) == 100
+
+    def test_long_calls_are_worth_their_decisions(self, decided: list[str]) -> None:
+        @gf.offload
+        def slept(x: Any) -> Any:
+            sleep(0.2)
+            return x + 1
+
+        for n in range(5):
+            slept(np.arange(1.0 + n))
+        assert len(decided) == 5
+
+
+def test_calls_alike_in_kind_and_size_are_covered() -> None:
+    like = (SMALL, 2, 1.0)
+    short = ShortCalls(like, {}, alike=False)
+    for given in (like, (np.arange(8.0), 3, 2.0), (np.arange(0.0).reshape(0, 4), 0, -1.0)):
+        assert short.fits(given, {})
+        assert short.skip(given, {}) is not False
+    for other in (
+        (np.arange(9.0), 2, 1.0), (np.arange(4), 2, 1.0), (SMALL, True, 1.0), (SMALL, 2),
+    ):  # fmt: skip
+        assert not short.fits(other, {})
+        assert short.skip(other, {}) is False
+    assert not short.covers([SMALL])
+    assert short.take_skipped() == 2
+
+
 class TestManyFunctions:
     """In a program of many functions, short calls of the later ones wait for a decision."""
-
-    @pytest.fixture
-    def decided(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """The functions of calls about which was decided."""
-        found: list[str] = []
-        place = pipeline.place
-
-        def noted(call: Any) -> Any:
-            found.append(call.function.name.rpartition(".")[2])
-            return place(call)
-
-        monkeypatch.setattr(pipeline, "place", noted)
-        return found
 
     def fill(self, decided: list[str]) -> list[Any]:
         made = [gf.offload(lambda x: x + 1) for _ in range(MANY + 1)]
@@ -302,12 +382,6 @@ class TestManyFunctions:
         assert len(decided) in (MANY, MANY + 1)  # the last one of them waits itself
         decided.clear()
         return made
-
-    @pytest.fixture
-    def never_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """No call is long, not even one that is held up."""
-        monkeypatch.setattr(record, "LONG_SECONDS", 1e9)
-        monkeypatch.setattr(record, "WAIT_SECONDS", 1e9)
 
     def test_they_run_as_written_and_are_counted(
         self, quiet_session: Any, decided: list[str], never_long: None

@@ -22,9 +22,10 @@ CALLS_WITHOUT_ARRAY = 32
 """A function that got no array in this many calls is left alone from then on."""
 LOOKED_AT_EVERY = 256
 SHORT_CALLS = 4096
-SHORT_SECONDS = 20e-6
+SHORT_SECONDS = 50e-6
 """A function that runs on NumPy alone and took less than this per call, in that many calls, is left
-alone: it can gain nothing, and what is called often feels what `Accelerated` adds."""
+alone: other libraries need as long to compute next to nothing (`Backend.floor_seconds` is 70 to
+100 us on CPUs), and what is called often feels the 1 to 2 us that `Accelerated` adds."""
 DEPTH = 4
 """A function with this many calls within each other is left alone: each takes several frames, and
 Python limits their number."""
@@ -54,7 +55,8 @@ class Accelerated(Entry):
     offloaded : places its calls, from the first call with an array on
     without : number of calls so far, if all were without an array
     aside : calls made as written at the last check
-    look : placed calls until the next check whether the function stays on NumPy for good
+    every : placed calls between two checks whether the function stays on NumPy for good
+    look : placed calls until the next of them
     depth : number of calls that have not ended, those of other threads included
     left : why it is no longer placed; empty while it is
     """
@@ -62,7 +64,7 @@ class Accelerated(Entry):
     def __init__(self, function: FunctionType) -> None:
         self.offloaded: Any = None
         self.without = 0
-        self.look = LOOKED_AT_EVERY
+        self.look = self.every = LOOKED_AT_EVERY
         self.aside = 0
         self.depth = 0
         self.left = ""
@@ -115,17 +117,19 @@ class Accelerated(Entry):
         self.depth = depth  # not those of other threads, whose counts may be lost
 
     def _look(self) -> None:
-        self.look = LOOKED_AT_EVERY
+        made = self.every
+        self.look = self.every = min(2 * made, SHORT_CALLS // 4)
         record = self.offloaded.stats()
         aside, self.aside = self.aside, sum(record.as_written.values())
         if record.stays:
             self.leave(record.stays)
-        elif self.aside - aside >= LOOKED_AT_EVERY:  # none of them could be placed
+        elif self.aside - aside >= made:  # none of them could be placed
             self.leave(max(record.as_written, key=record.as_written.__getitem__))
         elif list(record.counts) == ["numpy"]:
-            made = record.counts["numpy"]
-            if made.calls >= SHORT_CALLS and made.seconds < SHORT_SECONDS * made.calls:
-                self.leave(f"its calls are short: {format_seconds(made.seconds / made.calls)} each")
+            known = record.counts["numpy"]
+            if known.calls >= SHORT_CALLS and known.seconds < SHORT_SECONDS * known.calls:
+                each = format_seconds(known.seconds / known.calls)
+                self.leave(f"its calls are short: {each} each")
 
     def leave(self, reason: str) -> None:
         """Leave the function alone from now on."""

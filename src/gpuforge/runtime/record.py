@@ -20,6 +20,7 @@ from gpuforge.runtime.function.numbers import Numbers
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
 from gpuforge.runtime.kept import Kept
+from gpuforge.runtime.placement.account import SHARE
 from gpuforge.runtime.placement.policy import NUMPY, Kind
 from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.short import SHORT_SECONDS, ShortCalls
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from gpuforge.runtime.libraries import Library
     from gpuforge.runtime.threads.contention import BlasLimit
 
+KEPT_WAITING = 8
 KEPT_ENDED = 64
-"""Dropped decisions that are still counted: another thread may be in the middle of such a call."""
+"""What counted short calls, and dropped decisions, that are still counted: another thread may be in
+the middle of such a call."""
 SWEEP_FUNCTIONS = 64
 """Records of deleted functions are swept when there are this many functions, and again each time
 the number left has doubled."""
@@ -49,6 +52,10 @@ LONG_SECONDS, WAIT_SECONDS = 1e-3, 0.01
 """Deciding about a signature takes some milliseconds in all. In a program of more than `MANY`
 functions, calls of each further one run as written until one took longer than the first, or all
 together longer than the second."""
+LONGER, SHORT_AGAIN_SECONDS = 8, 200e-6
+"""For a function that waits because deciding about it took too long: it is decided about again at a
+call of so many times its usual time; most calls shorter than the second are not inspected, since
+that takes up to 6 us."""
 MAX_KINDS = 256
 """Kinds of call beyond this number stay on NumPy: an argument probably changes with every call."""
 
@@ -257,8 +264,9 @@ class FunctionRecord:
     mapped : totals of mapping it over items
     batching : how its items are batched; None where it was never mapped
     numbers : the whole numbers it was called with
-    waits : whether its calls run as written, until they are long enough to be worth a decision
-    waiting : most of the short calls among those, which are not inspected
+    deciding_seconds : what deciding took about calls that then ran on NumPy as written
+    may_wait : whether its calls may run as written without a decision
+    waits : whether they do so now, until they are long enough to be worth one
     """
 
     def __init__(
@@ -276,9 +284,10 @@ class FunctionRecord:
         self.mapped = Mapped()
         self.batching: Any = None
         self.numbers = Numbers()
-        self.waits = False
-        self.waiting: ShortCalls | None = None
-        self._waited_seconds = 0.0
+        self.deciding_seconds = 0.0
+        self.may_wait = self.waits = False
+        self._waiting: deque[ShortCalls] = deque(maxlen=KEPT_WAITING)
+        self._waited_seconds = self._due_seconds = 0.0
         self._ended: deque[CachedDecision] = deque(maxlen=KEPT_ENDED)
         self._counting = Lock()
         self.stays = "" if options.pure else "pure=False: it is called directly"
@@ -325,9 +334,24 @@ class FunctionRecord:
         if made and known:
             self.add(NUMPY, made, known.seconds / known.calls)
 
+    @property
+    def waits_again(self) -> bool:
+        """Whether it waits because deciding about its calls took too long."""
+        return self.waits and bool(self._due_seconds)
+
+    @property
+    def short_seconds(self) -> float:
+        """Calls that wait are not all inspected if they take no longer than this."""
+        return SHORT_AGAIN_SECONDS if self._due_seconds else SHORT_SECONDS
+
+    @property
+    def waiting(self) -> ShortCalls | None:
+        """Most of the short calls that wait for a decision; they are not inspected."""
+        return self._waiting[-1] if self._waiting else None
+
     def _take_waiting(self) -> int:
         with self._counting:
-            return self.waiting.take_skipped() if self.waiting else 0
+            return sum(one.take_skipped() for one in self._waiting)
 
     def count(self, held: CachedDecision) -> int:
         """Count the calls made under one cached decision since the last count; return how many."""
@@ -359,15 +383,37 @@ class FunctionRecord:
         calls = 1 + self._take_waiting()
         self.add(NUMPY, calls, seconds)
         self._waited_seconds += calls * seconds  # threads may lose a call's: it is a threshold
-        if seconds > LONG_SECONDS or self._waited_seconds > WAIT_SECONDS:
+        long, most = LONG_SECONDS, WAIT_SECONDS
+        if self._due_seconds:
+            known = self.counts[NUMPY]
+            long, most = max(long, LONGER * known.seconds / known.calls), self._due_seconds
+        if seconds > long or self._waited_seconds > most:
             self.waits = False
         return calls * seconds
 
+    def note_decision(self, seconds: float, *, too_long: bool) -> None:
+        """Note what deciding took about a call that then ran on NumPy as written.
+
+        If that is `too_long` in this session, calls run as written until the time of this
+        function's calls is worth its decisions. Those of changing shapes are decided about again
+        and again otherwise.
+        """
+        self.deciding_seconds += seconds
+        if too_long and self.may_wait and list(self.counts) == [NUMPY]:
+            self.count_held()
+            due = self.deciding_seconds / SHARE - self.counts[NUMPY].seconds
+            self.waits, self._waited_seconds, self._due_seconds = due > 0, 0.0, due
+
     def leave_uninspected(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Leave most calls that wait uninspected; those of the first such call's key."""
+        """Leave most calls that wait uninspected: those of the first such call's key.
+
+        Of a function that waits because of its changing shapes, those of similar sizes.
+        """
         with self._counting:  # else a thread could count calls with what another replaces
-            if self.waiting is None:
-                self.waiting = ShortCalls(*generalize(args, kwargs, self.numbers.changing))
+            alike = not self._due_seconds
+            if self.waiting is None or not (alike or self.waiting.fits(args, kwargs)):
+                given = generalize(args, kwargs, self.numbers.changing)
+                self._waiting.append(ShortCalls(*given, alike=alike))
         owner: Any = self.owner()
         if owner is not None:
             owner._short = self.waiting
@@ -464,7 +510,8 @@ class Functions(dict[int, FunctionRecord]):
             if len(self) >= self._sweep_at:
                 self._sweep()
             made = self[id(owner)] = FunctionRecord(function, options, ref(owner))
-            made.waits = self._waits(made)
+            made.may_wait = self._may_wait and not (options.backend or options.isolate)
+            made.waits = made.may_wait and self._waits(made)
             if self._kept.has("stays:"):
                 made.stays = made.stays or str(self._kept.constant(made.stays_key) or "")
             if not self._tell_apart and self._kept.has("changing:"):
@@ -475,10 +522,8 @@ class Functions(dict[int, FunctionRecord]):
             return made
 
     def _waits(self, function: FunctionRecord) -> bool:
-        """Return whether a function may wait: not if it is pinned, or was measured before."""
-        if not self._may_wait or len(self) <= MANY:
-            return False
-        if function.options.backend or function.options.isolate:
+        """Return whether a new function waits: not if it is among the first or was measured."""
+        if len(self) <= MANY:
             return False
         measured = self._kept.measured
         return not measured or function.digest not in measured

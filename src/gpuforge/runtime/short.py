@@ -30,23 +30,32 @@ class ShortCalls:
     ticks : counts the calls; an iterator of Python's own, so no two threads get the same number
     skip : counts a call and returns whether it may skip inspection: non-zero if so, 0 if it must be
         inspected, False if it is not one of these calls (it is then not counted)
+    fits : returns whether a call is one of these, without counting it
     """
 
-    __slots__ = ("_array_key", "_counted", "_extra", "_taken", "skip", "ticks")
+    __slots__ = ("_array_key", "_counted", "_extra", "_taken", "fits", "skip", "ticks")
 
-    def __init__(self, args: tuple[Any, ...] | None = None, kwargs: Any = None) -> None:
-        """Cover this session's calls with arguments of the same key; None: all calls."""
+    def __init__(
+        self, args: tuple[Any, ...] | None = None, kwargs: Any = None, *, alike: bool = True
+    ) -> None:
+        """Cover this session's calls with arguments of the same key; None: all calls.
+
+        If not `alike`, calls with other shapes and numbers are covered, too, unless an array has
+        more than twice as many elements.
+        """
         self.ticks = ticks = count()
         self._counted = 0
         self._extra = count()  # calls of a map except the one that `ticks` counts
         self._taken = 0
         self._array_key: tuple[Any, Any, Any] | None = None
         self.skip: Callable[[Any, Any], int]
+        self.fits: Callable[[Any, Any], bool]
         if args is None:
             self.skip = lambda args, kwargs: next(ticks) & SKIP_MASK
+            self.fits = lambda args, kwargs: True
             return
-        self.skip = _skip_function(ticks, args, kwargs)
-        if len(args) == 1 and not kwargs and type(args[0]) is _ndarray:
+        self.skip, self.fits = _tests(ticks, args, kwargs, alike)
+        if alike and len(args) == 1 and not kwargs and type(args[0]) is _ndarray:
             self._array_key = (current.get(), args[0].shape, args[0].dtype)
 
     def covers(self, items: list[Any]) -> bool:
@@ -80,10 +89,10 @@ def _skipped(ticks: int) -> int:
     return ticks - (ticks + SKIP_MASK) // INSPECT_EVERY
 
 
-def _skip_function(ticks: Iterator[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return `ShortCalls.skip` for arguments with the same key as these, ignoring strides.
+def _tests(ticks: Iterator[int], args: tuple[Any, ...], kwargs: dict[str, Any], alike: bool) -> Any:
+    """Return `ShortCalls.skip` and `fits` for arguments like these, ignoring strides.
 
-    So a call over a view is counted with calls over an array of its shape. The function is
+    So a call over a view is counted with calls over an array of its shape. The functions are
     compiled, once per combination of kinds: a loop would take longer than the call itself.
     """
     tests: list[tuple[str, ...]] = []
@@ -91,9 +100,9 @@ def _skip_function(ticks: Iterator[int], args: tuple[Any, ...], kwargs: dict[str
     for value in (*args, *kwargs.values()):
         kind = type(value)
         if kind is _ndarray:
-            tests.append((_KIND, "{0}.shape == {1}", "{0}.dtype is {1}"))
-            constants += [kind, value.shape, value.dtype]
-        elif kind in STATIC:
+            tests.append((_KIND, _SHAPE if alike else _SIZE, "{0}.dtype is {1}"))
+            constants += [kind, value.shape if alike else 2 * value.size, value.dtype]
+        elif kind in STATIC and alike:
             tests.append((_KIND, "{0} == {1}"))
             constants += [kind, value]
         elif value is ANY:
@@ -102,18 +111,18 @@ def _skip_function(ticks: Iterator[int], args: tuple[Any, ...], kwargs: dict[str
         else:
             tests.append((_KIND,))
             constants.append(kind)
-    make = _compile_skip(len(args), tuple(kwargs), tuple(tests))
+    make = _compile_tests(len(args), tuple(kwargs), tuple(tests))
     return make(ticks, current.get, current.get(), *constants)
 
 
-_KIND = "type({0}) is {1}"
+_KIND, _SHAPE, _SIZE = "type({0}) is {1}", "{0}.shape == {1}", "{0}.size <= {1}"
 
 
 @cache
-def _compile_skip(
+def _compile_tests(
     positional: int, names: tuple[str, ...], tests: tuple[tuple[str, ...], ...]
 ) -> Callable[..., Any]:
-    """Return a factory that makes `ShortCalls.skip` from the constants to compare arguments with.
+    """Return a factory that makes the functions from the constants to compare arguments with.
 
     In a test, {0} stands for the argument and {1} for its constant.
     """
@@ -125,14 +134,17 @@ def _compile_skip(
         for test in asked:
             constants.append(f"c{len(constants)}")
             conditions.append(test.format(place, constants[-1]))
-    conditions.append(f"session() is here and next(ticks) & {SKIP_MASK}")
+    fit = " and ".join((*conditions, "session() is here"))
     scope: dict[str, Any] = {}
     exec(
         f"def make({', '.join(('ticks', 'session', 'here', *constants))}):\n"
         " def skip(args, kwargs):\n"
-        f"  try: return {' and '.join(conditions)}\n"
+        f"  try: return {fit} and next(ticks) & {SKIP_MASK}\n"
         "  except KeyError: return False\n"
-        " return skip\n",
+        " def fits(args, kwargs):\n"
+        f"  try: return {fit}\n"
+        "  except KeyError: return False\n"
+        " return skip, fits\n",
         scope,
     )
     make: Callable[..., Any] = scope["make"]

@@ -14,9 +14,10 @@ from gpuforge.runtime.function.key import generalize, hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import INSIDE, AsWritten, is_recorded_array, sign
+from gpuforge.runtime.placement.policy import NUMPY
 from gpuforge.runtime.record import CachedDecision, FunctionRecord
 from gpuforge.runtime.session import Session, current_session
-from gpuforge.runtime.short import SHORT_SECONDS, ShortCalls
+from gpuforge.runtime.short import ShortCalls
 
 if TYPE_CHECKING:
     from gpuforge.runtime.execution.explanation import Explanation
@@ -56,6 +57,7 @@ def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
 def _consider(
     session: Session, offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
+    start = perf_counter()
     written = offloaded.__wrapped__
     if not session.settings.enabled:
         return written(*args, **kwargs)
@@ -100,7 +102,16 @@ def _consider(
             _hold(offloaded, function, hot, held)
             if held.plain:
                 offloaded._short = held.short
+        if placed.backend == NUMPY and not began:
+            _note_decision(session, function, perf_counter() - start - placed.seconds)
         return placed.result
+
+
+def _note_decision(session: Session, function: FunctionRecord, seconds: float) -> None:
+    """Note what a decision took, and let the function's calls wait if all take too long."""
+    account = session.account
+    account.deciding_seconds += seconds  # threads may lose one's: it is a threshold
+    function.note_decision(seconds, too_long=account.decides_too_long)
 
 
 def _may_wait(
@@ -122,7 +133,7 @@ def _wait(
     finally:
         seconds = perf_counter() - start
         counted = function.wait(seconds)
-        if function.waits and seconds <= SHORT_SECONDS:
+        if function.waits and seconds <= function.short_seconds:
             function.leave_uninspected(args, kwargs)
         else:
             function.inspect_waiting()

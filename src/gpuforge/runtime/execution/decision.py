@@ -21,6 +21,7 @@ from gpuforge.units import format_bytes
 
 _log = logger("placement")
 WAITS = "its calls were too short so far to decide where they run"
+WAITS_AGAIN = "deciding where its calls run has taken too large a share of their time so far"
 COMPILE_SECONDS = 3.0
 """Limit for compiling one graph."""
 MAX_GRAPHS = 16
@@ -44,7 +45,7 @@ def _choose(call: Call, rows: tuple[Row, ...]) -> Decision:
     if stays:
         return Decision(NUMPY, settled=True, why=stays)
     if call.function.waits:
-        return Decision(NUMPY, why=WAITS)
+        return Decision(NUMPY, why=WAITS_AGAIN if call.function.waits_again else WAITS)
     if call.pin and (call.pin != NUMPY or options.isolate):
         return _pinned(call)
     limit = session.settings.min_elements if options.min_elements is None else options.min_elements

@@ -23,6 +23,7 @@ class Account:
     numpy_seconds : what NumPy took, or would have taken for the placed calls, on its own samples
     placed_seconds : what all calls took, exploration and compilation included
     opening_seconds : what loading libraries took; an investment that later calls pay back
+    deciding_seconds : what deciding took about calls that then ran on NumPy as written
     gained_seconds : what the calls on each backend saved, less the cost of exploring it
     retreated : whether losses ever made the session stop exploring
     elapsed : returns the wall time of the session so far
@@ -31,6 +32,7 @@ class Account:
     numpy_seconds: float = 0.0
     placed_seconds: float = 0.0
     opening_seconds: float = 0.0
+    deciding_seconds: float = 0.0
     gained_seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     retreated: bool = False
     elapsed: Callable[[], float] = lambda: inf
@@ -58,6 +60,12 @@ class Account:
     def share_of_time(self) -> float:
         """Wall time as a share of the time counted, in which a call within a call counts twice."""
         return min(1.0, self.elapsed() / max(self.placed_seconds, 1e-9))
+
+    @property
+    def decides_too_long(self) -> bool:
+        """Whether deciding took more than `SHARE` of NumPy's time and `FLOOR_SECONDS`."""
+        earned = SHARE * self.share_of_time * self.numpy_seconds
+        return self.deciding_seconds > earned + FLOOR_SECONDS
 
     @property
     def in_the_red(self) -> bool:
