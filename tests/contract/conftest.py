@@ -74,6 +74,6 @@ def null_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, null.Nul
     for place in (registered, __import__("gpuforge.runtime.evaluation.opening", fromlist=["load"])):
         monkeypatch.setattr(place, "load", lambda name: Module if name == "null" else real(name))
     monkeypatch.setattr(libraries, "names", registered.names)
-    monkeypatch.setattr(opening, "tested", opening.tested.__wrapped__)
+    monkeypatch.setattr(opening, "_tested", {})
     with gf.session(history=False) as held:
         yield held, device

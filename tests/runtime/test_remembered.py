@@ -199,7 +199,7 @@ def test_calls_go_on_while_another_thread_opens_a_library(monkeypatch: pytest.Mo
     slow = SlowLibrary()
     point = SimpleNamespace(load=lambda: slow)
     monkeypatch.setattr(backends, "_entry_points", lambda: {"slow": point})
-    opening.tested.cache_clear()
+    monkeypatch.setattr(opening, "_tested", {})
     with gf.session(history=False, backends=["numpy", "slow"]) as held:
         assert isinstance(held.libraries["slow"], Library)
         thread = threading.Thread(target=held.find, args=("slow",))
@@ -214,7 +214,6 @@ def test_calls_go_on_while_another_thread_opens_a_library(monkeypatch: pytest.Mo
             slow.go_on.set()
             thread.join()
         assert [backend.name for backend in held.backends()] == ["slow:cpu"]
-    opening.tested.cache_clear()
 
 
 def test_the_version_of_a_library_is_its_packages() -> None:

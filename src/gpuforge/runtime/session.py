@@ -94,7 +94,13 @@ class Session:
         self.libraries.measured = self.priors.measured
         self.demand = Demand(self.libraries, self.priors, self.account, self.kept)
         self.openings = Openings(
-            chosen, self.libraries, self.kept, self.background, self.notes, self.lock
+            chosen,
+            self.libraries,
+            self.kept,
+            self.background,
+            self.notes,
+            self.lock,
+            lambda: self.programs.store,
         )
         self.trials = Trials(
             self.libraries,

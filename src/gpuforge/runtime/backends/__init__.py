@@ -73,7 +73,8 @@ class Backend(Protocol):
     on_host : whether its arrays are in host memory, so that `put` and `get` need not move data
     dies_when_short : whether the library ends the process when an allocation fails
     floor_seconds : minimum wall time of a call, measured when it was opened
-    compile_seconds : time to compile its first program, measured then; 0 if it does not compile
+    compile_seconds : time to compile its first program, measured when that was compiled; 0 if it
+        does not compile
     staging : speeds up its large copies; None if nothing does
     threads : threads on which its programs run over blocks of NumPy's arrays; 0 if they do not
     tape_limit : a graph with more entries ends at the next iteration of a loop; that of large

@@ -88,7 +88,7 @@ class Programs:
         if program.compiled is None and not program.sought:
             program.sought = True
             program.compiled = self.store.load(backend, program.graph)
-            program.is_untried = program.compiled is not None
+            program.is_loaded = program.is_untried = program.compiled is not None
         return program.compiled is not None
 
     def compile(self, backend: Backend, program: Program, given: Sequence[Any]) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from time import perf_counter, thread_time
 from typing import Any
 
@@ -17,6 +16,7 @@ from gpuforge.runtime.backends import Backend, Failure, Opened, load
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.evaluation.background import ProgramEnds, importing
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs, describe_error
+from gpuforge.runtime.evaluation.program_store import ProgramStore
 from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.evaluation.reference import compare
 from gpuforge.runtime.threads import contention, draws, fork_warning
@@ -24,19 +24,23 @@ from gpuforge.runtime.threads import contention, draws, fork_warning
 _FLOOR_CALLS = 7
 _SELDOM = 300_000  # net allocations between two garbage collections
 _FROZEN = 1_000  # Python 3.12 starts with 375 frozen objects, others with none
+_tested: dict[str, Opened] = {}
 
 
-def open_library(name: str) -> Opened:
-    """Import a library, once per process, and return its backends that agree with NumPy."""
-    return settle(name, tested(name))
+def open_library(name: str, store: ProgramStore | None = None) -> Opened:
+    """Import a library, once per process, and return its backends that agree with NumPy.
+
+    In `store` is the program of the first result, for a backend that compiles.
+    """
+    return settle(name, tested(name, store))
 
 
-def load_library(name: str) -> Opened:
+def load_library(name: str, store: ProgramStore) -> Opened:
     """Do the part of `open_library` that may run in the background; `settle` does the rest."""
     try:
         with importing():
             start = thread_time()  # other threads' time is not the library's
-            return replace(tested(name), seconds=thread_time() - start)
+            return replace(tested(name, store), seconds=thread_time() - start)
     except ProgramEnds:
         return Opened()
 
@@ -68,9 +72,18 @@ def seldom_collected() -> Iterator[None]:
                 gc.unfreeze()  # into the oldest generation
 
 
-@cache
-def tested(name: str) -> Opened:
-    """Import the backends of one library and test them, without touching NumPy's BLAS threads."""
+def tested(name: str, store: ProgramStore | None = None) -> Opened:
+    """Return the backends of one library that passed a test, made at the first call.
+
+    Does not touch NumPy's BLAS threads.
+    """
+    found = _tested.get(name)
+    if found is None:
+        found = _tested[name] = _test(name, store)
+    return found
+
+
+def _test(name: str, store: ProgramStore | None) -> Opened:
     contention.prepare_environment()
     start = perf_counter()
     try:
@@ -82,7 +95,7 @@ def tested(name: str) -> Opened:
     good: list[Backend] = []
     failures: list[Failure] = []
     for backend in devices:
-        reason = test_backend(backend)
+        reason = test_backend(backend, store)
         if reason:
             failures.append(Failure(backend.name, reason))
         else:
@@ -92,31 +105,36 @@ def tested(name: str) -> Opened:
     return Opened(tuple(good), tuple(failures), perf_counter() - start)
 
 
-def test_backend(backend: Backend) -> str:
+def test_backend(backend: Backend, store: ProgramStore | None = None) -> str:
     """Compute a small result, compare it with NumPy's, and measure the backend's minimum time.
 
-    Returns why the backend is excluded; empty if it works.
+    What compiling takes is measured, too, unless the program is in `store`. Returns why the backend
+    is excluded; empty if it works.
     """
     values = np.arange(16, dtype=np.float32)
     expected = values * 2 + 1
-    programs, reference = Programs(), NumpyBackend()
+    programs, reference = Programs(store), NumpyBackend()
 
-    def measure() -> tuple[Any, float, str]:
+    def measure() -> tuple[Any, float, BackendEngine]:
         engine = BackendEngine(backend, reference, programs)
         start = perf_counter()
         made = record(_affine, (values,), {}, engine).result
-        return made, perf_counter() - start, engine.outcome.refused
+        return made, perf_counter() - start, engine
 
     try:
-        result, first, failed = measure()
-        difference = failed or compare(expected, result)
+        result, first, engine = measure()
+        loaded = engine.latest is not None and engine.latest.is_loaded
+        difference = engine.outcome.refused or compare(expected, result)
+        if difference and store is not None:  # perhaps of the stored program only
+            return test_backend(backend)
         if difference:
             return f"its first result is wrong: {difference}"
         times = [measure()[1] for _ in range(_FLOOR_CALLS)]
     except Exception as error:  # noqa: BLE001 - whatever goes wrong bars the backend
         return describe_error(error)
     backend.floor_seconds = min(times)
-    backend.compile_seconds = first - min(times) if backend.compiles else 0.0
+    if backend.compiles and not loaded:
+        backend.compile_seconds = first - min(times)
     return ""
 
 

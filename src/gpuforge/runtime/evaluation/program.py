@@ -29,6 +29,7 @@ class Program:
     runs, seen : how often it ran, and was requested
     eager : whether a guard can stop it; compiled programs always run to their end
     sought : whether a compiled form was looked up in the store
+    is_loaded : whether its compiled form is from the store
     is_untried : whether its compiled form was loaded and has not run yet
     checks_finite : whether outputs are checked for values that are not finite
     modes : what NumPy does about floating-point errors in the call, by kind of error
@@ -48,7 +49,7 @@ class Program:
         self.checks_finite = True
         self.modes: Mapping[str, str] = {}
         self.eager = True
-        self.sought = self.is_untried = False
+        self.sought = self.is_loaded = self.is_untried = False
         self.compiled: Callable[..., Any] | None = None
 
     def see(self, tape: Tape) -> None:

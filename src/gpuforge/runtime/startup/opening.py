@@ -29,12 +29,15 @@ from gpuforge.runtime.threads import contention
 from gpuforge.settings import Settings
 
 if TYPE_CHECKING:
-    from gpuforge.runtime.backends import Opened
+    from gpuforge.runtime.backends import Backend, Opened
+    from gpuforge.runtime.evaluation.program_store import ProgramStore
     from gpuforge.runtime.workers.home import Home
 
 _log = logger("startup")
 TRIAL_SECONDS = 60.0
 """Time limit for a library that is tried in a separate process."""
+COMPILE_SECONDS = 0.1
+"""What compiling a small program is expected to take where that was never measured."""
 
 
 def _nothing(_: object) -> None:
@@ -71,7 +74,7 @@ class Opening:
         self._done = threading.Event()
         self._start = perf_counter()
 
-    def run(self, background: Background) -> None:
+    def run(self, background: Background, store: ProgramStore) -> None:
         """Import it in this thread of `background`."""
         from gpuforge.installation import loaded
         from gpuforge.runtime.backends import Failure, Opened
@@ -92,7 +95,7 @@ class Opening:
             self.state = "importing"
             if not reason:
                 self.start_compiler(name)
-            made = Opened((), (Failure(name, reason),)) if reason else load_library(name)
+            made = Opened((), (Failure(name, reason),)) if reason else load_library(name, store)
             self.end(made, made.seconds)
         except Exception as error:  # noqa: BLE001 - another package's module may fail in any way
             self.end(Opened((), (Failure(name, f"{type(error).__name__}: {error}"),)), 0.0)
@@ -144,6 +147,8 @@ class Openings:
     ----------
     lock
         The session's lock, held while the devices of a library are added.
+    store
+        Returns where compiled programs are stored.
 
     Attributes
     ----------
@@ -154,8 +159,9 @@ class Openings:
 
     def __init__(
         self, chosen: Settings, libraries: Libraries, kept: Kept, background: Background,
-        notes: list[str], lock: AbstractContextManager[object],
+        notes: list[str], lock: AbstractContextManager[object], store: Callable[[], ProgramStore],
     ) -> None:  # fmt: skip
+        self._store = store
         self._chosen, self._libraries, self._kept = chosen, libraries, kept
         self._background, self._notes, self._learned = background, notes, lock
         self.all: list[Opening] = []
@@ -203,7 +209,7 @@ class Openings:
 
         one = Opening(library, by, felt=1.0)
         self.all.append(one)
-        opened = open_library(library.name)
+        opened = open_library(library.name, self._store())
         one.end(opened, opened.seconds)
         one.waited_seconds = one.elapsed_seconds
         self._take_in(one, opened)
@@ -293,6 +299,8 @@ class Openings:
         with self._learned:
             one.state = "open" if opened.devices else "failed"
             self._libraries.take_in(library, opened.devices)
+            for backend in opened.devices:
+                self._note_compile_seconds(backend)
             library.failures = opened.failures
             library.opening_seconds = opened.seconds
             self.arrived(one)
@@ -300,6 +308,15 @@ class Openings:
             self.note_devices(library, [backend.name for backend in opened.devices])
             for failure in opened.failures:
                 self._notes.append(f"{failure.name} is not used: {failure.reason}")
+
+    def _note_compile_seconds(self, backend: Backend) -> None:
+        """Remember what compiling takes, or recall it if the first program was stored."""
+        key = f"compiling:{backend.name}@{backend.version}"
+        if backend.compile_seconds:
+            self._kept.keep(key, backend.compile_seconds, later=True)
+        elif backend.compiles:
+            known = self._kept.constant(key)
+            backend.compile_seconds = known if isinstance(known, float) else COMPILE_SECONDS
 
     def note_devices(self, library: Library, names: list[str]) -> None:
         """Remember which devices a version of a library has."""
@@ -349,7 +366,7 @@ class Openings:
 
     def _work(self) -> None:
         while (one := self._next()) is not None:
-            one.run(self._background)
+            one.run(self._background, self._store())
 
     def _next(self) -> Opening | None:
         with self._lock:

@@ -95,7 +95,7 @@ class RemoteProgram:
         self.inputs = [i for i, entry in enumerate(graph.entries) if entry[0] in (INPUT, NUMBER)]
         self.arrays = [graph.entries[i][0] is INPUT for i in self.inputs]
         self.checks_finite = self.eager = True
-        self.sought = self.is_untried = False
+        self.sought = self.is_loaded = self.is_untried = False
         self.compiled: Any = None
         self.seconds = self.cpu_seconds = 0.0
         self._home, self._place = backend.home, backend.place
