@@ -293,9 +293,10 @@ def _version_from_folder(library: str) -> str:
         spec = find_spec(library)
     except (ImportError, ValueError):  # a finder refuses it; it was not loaded from a file
         return ""
-    if spec is None or not spec.origin:
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    if len(folders) != 1:  # MLX's has no origin, since it is a namespace package
         return ""
-    beside = list(Path(spec.origin).parents[1].glob(f"{library}-*.dist-info"))
+    beside = list(Path(folders[0]).parent.glob(f"{library}-*.dist-info"))
     if len(beside) != 1:
         return ""
     return beside[0].name.removesuffix(".dist-info").partition("-")[2]

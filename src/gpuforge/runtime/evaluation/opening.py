@@ -87,7 +87,7 @@ def _test(name: str, store: ProgramStore | None) -> Opened:
     contention.prepare_environment()
     start = perf_counter()
     try:
-        with fork_warning.spared(), draws.apart(), seldom_collected():
+        with fork_warning.spared(), draws.apart(name), seldom_collected():
             devices = load(name).open_devices()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail to import in any way
         failed = Failure(name, describe_error(error))
