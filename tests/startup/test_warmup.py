@@ -22,6 +22,7 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.runtime.evaluation.background import FORK_PATIENCE_SECONDS, Background
+from gpuforge.runtime.evaluation.program_store import ProgramStore
 from gpuforge.runtime.libraries import Library
 from gpuforge.runtime.session import current_session
 from gpuforge.runtime.startup import ahead, opening, record, warming
@@ -186,7 +187,7 @@ def test_a_fork_does_not_wait_for_a_library_that_hangs_in_another_process(
     monkeypatch.setattr(opening, "try_out", lambda name: begun.set() or str(ends.wait()))
     background, library = Background(), cast(Library, SimpleNamespace(name="jax"))
     one = opening.Opening(library, "a test", felt=0.0, tried=True)
-    background.start(partial(one.run, background), imports=True)
+    background.start(partial(one.run, background, ProgramStore()), imports=True)
     assert begun.wait(LIMIT_SECONDS)
     start = time.perf_counter()
     background.wait(FORK_PATIENCE_SECONDS)

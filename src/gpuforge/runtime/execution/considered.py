@@ -103,15 +103,20 @@ def _consider(
             if held.plain:
                 offloaded._short = held.short
         if placed.backend == NUMPY and not began:
-            _note_decision(session, function, perf_counter() - start - placed.seconds)
+            _note_decision(call, perf_counter() - start - placed.seconds)
         return placed.result
 
 
-def _note_decision(session: Session, function: FunctionRecord, seconds: float) -> None:
-    """Note what a decision took, and let the function's calls wait if all take too long."""
-    account = session.account
-    account.deciding_seconds += seconds  # threads may lose one's: it is a threshold
-    function.note_decision(seconds, too_long=account.decides_too_long)
+def _note_decision(call: Call, seconds: float) -> None:
+    """Note what a decision took, and let the function's calls wait if all take too long.
+
+    Not while a library is tried, which goes on at the next calls.
+    """
+    session = call.session
+    if call.record.probing is not None or session.trials.current is not None:
+        return
+    session.account.deciding_seconds += seconds  # threads may lose one's: it is a threshold
+    call.function.note_decision(seconds, too_long=session.account.decides_too_long)
 
 
 def _may_wait(
