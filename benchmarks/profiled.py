@@ -7,7 +7,8 @@ cache. Each process is cut at the first and the last line of the example: what i
 is the profile's fixed cost, given as a difference; what is between is the loss while running, given
 as a ratio, and so is the whole. Both of wall time and of the processor's. Medians of the pairs with
 their 95 % interval by order statistics, which needs six pairs. A ratio is proven at most 1.03 if
-its whole interval is, and proven above if its whole interval is; all else is unproven.
+its whole interval is, and proven above if its whole interval is; all else is unproven. *together*
+are the pairs of all examples.
 
 `--add`: pairs are added to those that stand in the file already, if they are of the same source.
 """
@@ -153,8 +154,17 @@ def main() -> None:
             row["skipped"] = str(error)
             print(f"{name}: skipped: {error}")
             continue
-        for clock, told in row["judged"].items():
-            print(f"{name}, {clock}, {len(row['pairs'])} pairs: {shown(told)}", flush=True)
+        tell(name, row)
+    every = [pair for row in result["examples"].values() for pair in row["pairs"]]
+    result["together"] = {"judged": judged(every)}
+    chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    tell("together", {"pairs": every, **result["together"]})
+
+
+def tell(name: str, row: dict[str, Any]) -> None:
+    """Print what was found of one example."""
+    for clock, told in row["judged"].items():
+        print(f"{name}, {clock}, {len(row['pairs'])} pairs: {shown(told)}", flush=True)
 
 
 def shown(told: dict[str, Any]) -> str:
