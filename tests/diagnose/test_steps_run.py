@@ -26,6 +26,7 @@ RUN = [
     "gpuforge doctor shadowing_modules",
     "gpuforge doctor python_environment",
     "{pip} list | grep -i torch",
+    "{pip} list | grep -i -E 'torch|triton'",
     "{pip} index versions PACKAGE",
     "python -m pip debug --verbose",
     "python -m pip cache purge",

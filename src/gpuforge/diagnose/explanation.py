@@ -26,7 +26,10 @@ YIELDED = 0.5
 EVIDENCE_LINES = 4
 INFORMATION = 0.75
 _HARMLESS = re.compile(r"\bcan (ignore th|((be )?safely |be )+ignored)|non-fatal")
-_INFORMATION = re.compile(r".{0,60}?(?<![\w.])(info|debug)(?![\w.])|i\d{4} \d\d:")
+# Of a low level, unless the message itself has the level of an error.
+_INFORMATION = re.compile(
+    r"(?!.*\b(error|fatal):)(.{0,60}?(?<![\w.])(info|debug)(?![\w.])|i\d{4} \d\d:)"
+)
 _WARNING = re.compile(
     r".{0,60}?(?<![\w.])warn(ing)?(?![\w.])|.{0,50}?\d: w |w\d{4} \d\d:|w tensorflow"
 )
