@@ -8,7 +8,7 @@ from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import Facts, kept, lines_of, pci_address, pci_id, size, whole, word
 from gpuforge.detect.report import first_error
 from gpuforge.detect.seen import Seen, Sighting
-from gpuforge.facts import Driver, VendorFailure
+from gpuforge.facts import Driver, Vendor, VendorFailure
 
 PROGRAM = "lines"
 _STAMP = re.compile(r"^.{0,80}?\bkernel: (?:\[[\s\d.]+\] )?|^\s*(?:<\d+>)?\[[\s\d.]{6,20}\]\s?")
@@ -45,6 +45,10 @@ _NVIDIA = re.compile(
 _COMPUTES = re.compile(r"kfd kfd: (?:amdgpu: )?added device (1002):([0-9a-f]{4})")
 _MODESET = re.compile(r"nvidia-modeset: \w+: GPU:\d")
 _ASAHI = re.compile(r"\basahi [0-9a-f]+\.gpu: ")
+# In whose lines to look for errors.
+_FAILS: dict[Vendor, str] = {"amd": "amdgpu", "intel": "i915", "nvidia": "NVRM:"}
+# What precedes the lines without an address: whose they are, and which release of AMD's.
+_ENABLED = re.compile(r"\b(amdgpu|radeon) (?:kernel modesetting enabled|version: (\d[\d.]+\d))")
 _UUID = re.compile(r"NVRM: GPU at (?:PCI:)?\S+: (GPU-[0-9a-f-]{36})")
 
 
@@ -59,10 +63,12 @@ def read(text: str, route: str, seen: Seen) -> None:
         vendor = pci_ids.vendor_of(maker)
         if vendor:
             seen.add(vendor, "kernel log", [facts], trust=1)
-    said = "\n".join(line for line in lines if "NVRM:" in line)
-    error = first_error(said, "nvidia") if said else None
-    if error:
-        seen.failures.append(VendorFailure("nvidia", *error))
+    error = None  # at last NVIDIA's
+    for maker, mark in _FAILS.items():
+        said = "\n".join(line for line in lines if mark in line)
+        error = first_error(said, maker, "" if maker == "nvidia" else "init_failed")
+        if error:
+            seen.failures.append(VendorFailure(maker, *error))
     if any(_MODESET.search(line) for line in lines):
         seen.sightings.append(Sighting("nvidia", "kernel log", {}, everywhere=True))
     if any(_ASAHI.search(line) for line in lines):
@@ -83,6 +89,7 @@ class _Log:
         self.cards: list[Facts] = []
         self.nvidia: str | None = None
         self._current: Facts | None = None
+        self._driver: Driver | None = None
         self._added: list[str] = []
 
     def computing(self) -> list[Facts]:
@@ -95,6 +102,8 @@ class _Log:
         if ready := _READY.search(line):
             self._bind(ready[1], ready[2])
             self._current = None
+        elif enabled := _ENABLED.search(line):
+            self._driver = Driver(*filter(None, enabled.groups()))
         elif setting := _SETTING.search(line):
             if driver := _OF_DRIVER.search(line):
                 self._bind(driver[1], driver[2])
@@ -161,10 +170,11 @@ class _Log:
         if placeless and card.get("pci_id") in (None, placeless.get("pci_id")):
             self.cards = [one for one in self.cards if one is not placeless]  # the bus named it too
             card.update(placeless)
-        card.update(bound=name, driver=Driver(name))
+        own = self._driver if self._driver and self._driver.name == name else None
+        card.update(bound=name, driver=own or Driver(name))
         self._current = card
 
     def _set(self, maker: str, device: str) -> None:
         if self._current is not None and "pci_id" in self._current:
             self._current = None
-        self._open().update(maker=maker, **kept(pci_id=pci_id(maker, device)))
+        self._open().update(maker=maker, **kept(pci_id=pci_id(maker, device), driver=self._driver))

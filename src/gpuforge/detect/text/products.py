@@ -79,7 +79,7 @@ def _bounded(forms: str) -> re.Pattern[str]:
 
 def is_vague(name: str) -> bool:
     """Return whether a name denotes a family or a chip, not a product."""
-    return bool(form("products", "vague").fullmatch(name))
+    return bool(form("products", "vague").fullmatch(" ".join(_NOISE.sub(" ", name).split())))
 
 
 def products_in(text: str, *, asked: bool = False) -> list[Product]:
@@ -105,7 +105,10 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
         )
     ]
     # Next to another GPU, the one that ends a processor's name is only part of that name.
-    return [one for one in found if len(found) == 1 or not OF_PROCESSOR.search(text[: one.start])]
+    # An answer that begins with that processor lists both.
+    begin = len("AMD ") + 1 if asked else 0
+    inside = [one for one in found if OF_PROCESSOR.search(text[: one.start], begin)]
+    return [one for one in found if len(found) == 1 or one not in inside]
 
 
 def _sold_as(chip: Product, found: list[Product], text: str) -> bool:

@@ -141,6 +141,8 @@ def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
     place = numbers if said.get("bus") else ["0", *said.get("decimal", "").split(":")]
     kinds = {"nvidia": "cuda", "amd": "rocm", "intel": "level_zero"}
     device, maker, name = (said.get(key, "").strip() for key in ("device", "maker", "name"))
+    if ident := re.fullmatch("([0-9a-f]{4}):([0-9a-f]{4})", name):
+        maker, device, name = *ident.groups(), ""
     name = name if " " in name else name.replace("_", " ")
     maker = maker or (pci_ids.maker_of(vendor) if device and vendor != "other" else "")
     compute = compute or ".".join(said[key] for key in ("major", "minor") if key in said)

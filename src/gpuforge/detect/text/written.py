@@ -362,7 +362,9 @@ class _Devices:
             NEAR if fact == "total_here" else REACH
         )
         value = f"{label.value} {label.unit}" if label.unit else label.value
-        if fact in ("driver", "nvidia_driver") and _WORKING.match(value):
+        if fact in ("driver", "nvidia_driver") and (
+            _WORKING.match(value) or not (re.search(r"\d", value) or KERNEL_DRIVER.search(value))
+        ):
             return
         if "nvidia_driver" in label.facts and _OF_CUDA.match(value):
             return
@@ -442,11 +444,13 @@ def _beside(mention: Mention) -> dict[str, str]:
         re.split(r"\b(?:and|but)\b", near)[-1] + re.split(r" (?:and|but|\+) |[,;] ", tail[:30])[0]
     )
     driver = form("drivers", "beside").search(tail)
-    ident = re.search(r"(?:[(\[]|\bdevice id\W{1,3})0x([0-9a-f]{4})[)\]]", tail, re.I)
+    ident = re.search(
+        r"(?:([(\[])|\bdevice id(?: is)?\W{1,3})(0x[0-9a-f]{4})(?(1)[)\]]|\b)", tail, re.I
+    )
     pair = re.search(r"\b(10de|1002|8086):([0-9a-f]{4})\b", tail, re.I)
     return kept(
         driver=next(filter(None, driver.groups())) if driver else None,
-        device=f"0x{ident[1]}" if ident else None,
+        device=ident[2] if ident else None,
         ids=pair[0].lower() if pair else None,
         kind=near if SHARED.search(near) or OWN.search(near) else None,
         gfx=gfx(words),
