@@ -22,7 +22,7 @@ def names_in(probe: Probe, folder: str) -> tuple[str, ...]:
 # WSL's kernel or tools, or a Linux nvidia-smi that shows a Windows driver.
 WSL = (
     r"microsoft-standard|WSL environment detected|^[ \t]*WSL version|/usr/lib/wsl|"
-    r"NVIDIA-SMI (?P<tool>[\d.]+) +Driver Version: (?!(?P=tool)\b)\d"
+    r"NVIDIA-SMI (?P<tool>[\d.]+) +Driver Version: (?!(?P=tool)\b)\d{3}\.\d\d "
 )
 
 

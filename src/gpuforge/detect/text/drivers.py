@@ -45,8 +45,10 @@ _NUMBERS: tuple[tuple[Vendor | None, str], ...] = (
     ("amd", r"(?:[89]|1[2-9])\.\d{3}(?:\.\d{1,4}){2}"),
     ("amd", r"[12]\d\.(?:[1-9]|1[0-2])\.[1-9]"),
 )
-_CALLED = r"drivers?\b|treiber|pilotes?\b|controlador|adrenalin|catalyst|crimson|sürücü|ovladač"
-_CALLED += "|sterownik|драйвер|驱动|ドライバ|드라이버"
+_CALLED = (
+    r"d(?:ri|ir)vers?\b|treiber|pilotes?\b|controlador|adrenalin|catalyst|crimson|sürücü|ovladač"
+)
+_CALLED += "|radeon ?software|sterownik|драйвер|驱动|ドライバ|드라이버"
 _OTHERS = "mesa|kernel|linux|ubuntu|vulkan|opengl|cuda|rocm|python|windows|wine|dxvk"
 _DRIVER = re.compile(_CALLED, re.I)
 # Between the word and its number stand words that say nothing else; the number may come first.

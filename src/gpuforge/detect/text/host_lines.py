@@ -31,7 +31,7 @@ _CPU = re.compile(
 )
 # What follows a processor's name: another fact, its memory, its cores and threads.
 _BEHIND = re.compile(
-    r" \||\s(?:com|mit|avec|con|with|с) \d+\s| ; | \(\d+ MiB| \(\d+C[/ ,]|\s+\(\d+ CPUs\)"
+    r" \||\s(?:com|mit|avec|con|with|с) \d+\s| ; | \(\d+ MiB| \((?:\d+C[/ ,]|Zen)|\s+\(\d+ CPUs\)"
     r"| , (?:Genuine|Auth)\w+|, \d+ ?[Mm][Hh]z\b|\s+\(\d+(?:\.\d+)? ?[MG]Hz\)|, \d+ threads\b"
 )
 _CORES = re.compile(r" (?:dual|quad|hexa|octa|six|eight)[ -]core\b.*$", re.I)

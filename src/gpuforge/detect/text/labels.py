@@ -15,7 +15,7 @@ from gpuforge.detect.notation import lines_of
 REACH, ANSWERS = 4, 12
 FIRST_LINES, LAST_LINES = 4000, 500
 _PAIR = re.compile(
-    r"(?:^|(?<=\s\s)|(?<=[|,;:(>*{]\s)|(?<=[|,;(>*\"'`]))[\s*#>|•·\"'`+-]{0,12}(?:\d{1,2}[.)]\s)?"
+    r"(?:^|(?<=\s\s)|(?<=[|,;:(>*{]\s)|(?<=[|,;(>*\"'`]))[\s*#>|•·\"'`+-]{0,12}(?:\d{1,2}[.)]\s?)?"
     r"([^\W\d_][^:=：|{\n]{0,70}?|#\d[^:=：|\n]{0,30}?|[A-Z]{2,4}(?=\s{2}))[\"'*`\]\s.)]*"
     r"(?:(?<!\d):(?!//)|:(?!\d|//)|[=：|]>?|\s{2,}|\s[-–]\s|\s?(?:->|→))[\"'*`\s\[:]*(?=\S)"
 )
@@ -118,7 +118,7 @@ def facts_of(label: str) -> frozenset[str]:
 
 def _asked_by(label: str) -> frozenset[str]:
     bare = re.sub(r"\([^)]*(?:\)|$)|\[(?:required|optional)\]", " ", _UNIT.sub(" ", label.lower()))
-    words = " ".join(re.sub(r"[\W_\d]+", " ", bare).split())
+    words = " ".join(re.sub(r"[\W_\d]+", " ", bare).split()).removeprefix("sz ")
     if len(words) > 60 or not words:
         return frozenset()
     return frozenset(fact for fact, pattern in _meanings() if pattern.fullmatch(words))

@@ -104,11 +104,10 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
             and re.fullmatch(r"\s?[(\[]\s?", text[last.end : one.start])
         )
     ]
-    # Next to another GPU, the one that ends a processor's name is only part of that name.
-    # An answer that begins with that processor lists both.
-    begin = len("AMD ") + 1 if asked else 0
-    inside = [one for one in found if OF_PROCESSOR.search(text[: one.start], begin)]
-    return [one for one in found if len(found) == 1 or one not in inside]
+    # Next to another GPU, the one that ends a processor's name is only part of that name, but an
+    # answer that begins with the processor lists both.
+    begin = 5 * asked
+    return [x for x in found if len(found) == 1 or not OF_PROCESSOR.search(text[: x.start], begin)]
 
 
 def _sold_as(chip: Product, found: list[Product], text: str) -> bool:

@@ -27,7 +27,7 @@ from gpuforge.facts import Driver, Toolkit, Vendor
 
 PROGRAM = "lines"
 _LIBRARIES: dict[str, Vendor] = {"cuda": "nvidia", "nvml": "nvidia", "rocm": "amd",
-                                 "rsmi": "amd", "oneapi": "intel"}  # fmt: skip
+                                 "rsmi": "amd", "amdgpu": "amd", "oneapi": "intel"}  # fmt: skip
 _SHARED = {"0": False, "1": True, "discrete": False, "integrated": True, "igpu": True,
            "built-in": True}  # fmt: skip
 # How many lines apart the lines of one device may be.

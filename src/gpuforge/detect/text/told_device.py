@@ -12,6 +12,7 @@ from gpuforge.detect.notation import (
     gfx,
     kept,
     pci_address,
+    pci_address_of,
     pci_id,
     size,
     word,
@@ -66,6 +67,8 @@ def finished(device: ToldDevice) -> Facts:
         capability = re.match(r"(.*)", arch)  # LXD's name for the capability
     if product := re.match(r"\W*([0-9a-f]{4})\W*$", said.get("product", ""), re.I):
         found = pci_id(pci_ids.maker_of(vendor), product[1])
+    place = said.get("address", "")
+    spot = re.search(r"bus (\d+), device (\d+), function (\d)", place)  # Task Manager
     beside = facts.pop("memory_total_bytes", None)
     measured = _memory(said)
     round_size = size_in_name or beside
@@ -82,7 +85,7 @@ def finished(device: ToldDevice) -> Facts:
         memory_total_bytes=None if integrated and vendor == "intel" else total,
         driver=Driver(vendor, version) if version else Driver(bound[1].lower()) if bound else None,
         pci_id=found,
-        pci_address=pci_address(said.get("address", "")),
+        pci_address=pci_address(place) or (spot and pci_address_of(0, *spot.groups())),
         architecture=gfx(said.get("gfx", "")) if vendor == "amd" else None,
         compute_capability=capability[1] if capability and vendor == "nvidia" else None,
         uuid=uuid[0] if (uuid := re.match(r"GPU-[0-9a-f-]{36}", said.get("uuid", ""))) else None,

@@ -43,8 +43,10 @@ PROGRAM = "prose"
 REACH, NEAR = 40, 8
 LINE_LIMIT, DEVICES_AT_MOST = 600, 256
 _GONE = re.compile(r"\W*(?:previous(?:ly)?|old|former(?:ly)?|before)\b", re.I)
-# The driver of two with which there is no fault.
-_WORKING = re.compile(r"\W*(?:works|working|good) ?:", re.I)
+# The driver of two with which there is no fault, and what is no driver's version or name.
+_NO_DRIVER = re.compile(
+    r"\W*(?:works|working|good) ?:|(?!.*(?:\d|nvidia|amdgpu|radeon|nouveau|\bxe\b))", re.I
+)
 _LIBRARIES: tuple[tuple[str, Vendor], ...] = (
     (r"\bcuda\b", "nvidia"),
     (r"\b(rocm|hip)\b", "amd"),
@@ -63,7 +65,7 @@ _TARGET = re.compile(r"(?<![a-z])gfx(?!000)\d{3,4}(?!\w)", re.I)
 _SHARES = re.compile(
     r"\b(?:igpu|apu|integrated|on-?board|built-?in)(?: gpu| graphics)?\W{1,3}$", re.I
 )
-_BY_PATH = re.compile(r"/by-path/pci-([0-9a-f:.]{12})-(?:card|render)")
+_BY_PATH = re.compile(r"(?:/by-path/pci-|\bvfio-pci )([0-9a-f:.]{12})(?:-(?:card|render)|: )")
 _MEMORY = re.compile(r"\b(?:\d{1,3} ?G(?:i?B|o)?|\d{3,6} ?Mi?B)\b", re.I)
 
 
@@ -362,9 +364,7 @@ class _Devices:
             NEAR if fact == "total_here" else REACH
         )
         value = f"{label.value} {label.unit}" if label.unit else label.value
-        if fact in ("driver", "nvidia_driver") and (
-            _WORKING.match(value) or not (re.search(r"\d", value) or KERNEL_DRIVER.search(value))
-        ):
+        if fact in ("driver", "nvidia_driver") and _NO_DRIVER.match(value):
             return
         if "nvidia_driver" in label.facts and _OF_CUDA.match(value):
             return
@@ -444,13 +444,11 @@ def _beside(mention: Mention) -> dict[str, str]:
         re.split(r"\b(?:and|but)\b", near)[-1] + re.split(r" (?:and|but|\+) |[,;] ", tail[:30])[0]
     )
     driver = form("drivers", "beside").search(tail)
-    ident = re.search(
-        r"(?:([(\[])|\bdevice id(?: is)?\W{1,3})(0x[0-9a-f]{4})(?(1)[)\]]|\b)", tail, re.I
-    )
+    ident = re.search(r"(?:[([](?=\w{6}[])])|\bdevice id(?: is)?\W+)(0x[0-9a-f]{4})\b", tail, re.I)
     pair = re.search(r"\b(10de|1002|8086):([0-9a-f]{4})\b", tail, re.I)
     return kept(
         driver=next(filter(None, driver.groups())) if driver else None,
-        device=ident[2] if ident else None,
+        device=ident[1] if ident else None,
         ids=pair[0].lower() if pair else None,
         kind=near if SHARED.search(near) or OWN.search(near) else None,
         gfx=gfx(words),
