@@ -312,7 +312,7 @@ def test_other_modules_are_read_if_the_check_is_named(
 ) -> None:
     install(environment, tmp_path, "lib", LIBRARY)
     files = {
-        "user/__init__.py": "import os\n",
+        "user/__init__.py": "import lib\n",
         "user/more.py": "from lib import gone\n",
         "user/_own.py": "import lib.old\n",
         "user/tests/test_it.py": "import lib.old\n",
@@ -583,3 +583,35 @@ def test_function_of_a_newer_package_may_be_for_a_later_version(
         with open(environment.packages / f"{info}.dist-info" / "METADATA", "a") as metadata:
             metadata.write(f"Classifier: Programming Language :: Python :: {newest}\n")
     assert bool(found_in()) == is_named
+
+
+def test_the_modules_of_a_package_that_imports_little_are_read(
+    environment: Environment, tmp_path: Path
+) -> None:
+    install(environment, tmp_path, "lib", LIBRARY)
+    files = {
+        "user/__init__.py": "import os\nfrom ._version import version\n",
+        "user/_version.py": "version = '1.0'\n",
+        "user/more.py": "from lib import gone\n",
+    }
+    install(environment, tmp_path, "user", files, "1.0", ("lib",))
+    (found,) = [f for f in run_checks().findings if f.cause == "outgrown_package"]
+    assert found.message.endswith("importing user.more fails")
+
+
+@pytest.mark.parametrize(
+    ("exports", "lost"), [("", True), ("__all__ = ['a']\n", True), ("__all__ = ['_own']\n", False),
+                          ("__all__ = names()\n", False), ("__all__ += ['a']\n", False)]
+)  # fmt: skip
+def test_a_private_name_does_not_come_with_all_names(
+    environment: Environment, tmp_path: Path, exports: str, lost: bool
+) -> None:
+    files = {
+        "lib/__init__.py": "from .inner import *\n",
+        "lib/inner.py": f"_own = a = 1\n{exports}",
+    }
+    install(environment, tmp_path, "lib", files, "2.0")
+    install(
+        environment, tmp_path, "user", {"user.py": "from lib import _own, a\n"}, "1.0", ("lib",)
+    )
+    assert [f.message.count("lib._own") for f in found_in()] == [1] * lost

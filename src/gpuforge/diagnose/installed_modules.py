@@ -143,6 +143,11 @@ class Module:
         """Return whether a line of it looks as if it defined a name."""
         return _seems_bound(self.text, name.encode()) or _seems_bound(self.stub, name.encode())
 
+    def may_pass_on(self, name: str) -> bool:
+        """Return whether ``import *`` may take a name of it that begins with an underscore."""
+        listed = re.search(rb"['\"]%b['\"]|__all__(?!\s*=\s*[\[(])" % name.encode(), self.text)
+        return not self.text or listed is not None
+
     def may_define(self, name: str) -> bool:
         """Return whether it defines a name or may provide it when asked for it."""
         if _STUBBED in self.text and (not self.stub or name.encode() in self.stub):
@@ -281,7 +286,7 @@ class Modules:
             return True
         key = module_name, name
         if key not in self._lacking:  # which needs syntax trees, and they take long
-            sources = [one for one in self._sources(module_name) if one]
+            sources = [one for one in self._sources(module_name, name) if one]
             self._lacking[key] = name in _WRITTEN_OUT.get(module_name, ()) or not (
                 any(one.may_define(name) for one in sources)
                 or any(self._is_built_in(folder) for one in sources for folder in one.folders)
@@ -347,14 +352,16 @@ class Modules:
             or one.is_computed
             or one.seems_to_define(name)
             or self.has_submodule(one, name)
-            for one in self._sources(module_name)
+            for one in self._sources(module_name, name)
         )
 
-    def _sources(self, module_name: str) -> list[Module | None]:
-        """Return a module and those of which it imports all names; None for one that is missing."""
+    def _sources(self, module_name: str, name: str) -> list[Module | None]:
+        """Return a module and those of which ``import *`` may bring a name; None for lost ones."""
         if module_name not in self._starred:
             self._starred[module_name] = self._with_stars(module_name)
-        return self._starred[module_name]
+        first, *others = self._starred[module_name]
+        private = name.startswith("_")
+        return [first, *(o for o in others if not private or o is None or o.may_pass_on(name))]
 
     def _with_stars(self, module_name: str) -> list[Module | None]:
         found: dict[str, Module | None] = {}

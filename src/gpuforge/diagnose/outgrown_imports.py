@@ -82,6 +82,7 @@ _OLD = [re.compile(like) for like in (
     rb"print [\"'%\w]", rb"except [\w.]+, ?\w+ ?:", rb"raise \w+, ", rb"async ?(?:=[^=]|[,)])",
 )]  # fmt: skip
 OLD_SYNTAX = "syntax of an older Python"
+THIN = 2  # how many modules a package reads, and none of others, of which users import the modules
 
 
 @dataclass(frozen=True)
@@ -145,21 +146,22 @@ class Walk:
 
     def faults(self) -> Iterator[Fault]:
         """Yield the imports that certainly fail."""
-        found = [fault for root in (*self._own, *self._entries) for fault in self._from(root)]
+        found, thin = list[Fault](), set[str]()
+        for root in self._own:
+            read, outside = len(self._read), set(self.outside)
+            found += self._from(root)
+            others = (n for n in self.outside - outside if not self.modules.is_standard(n))
+            if len(self._read) <= read + THIN and not any(others):
+                thin.add(root)
+        found += (fault for root in self._entries for fault in self._from(root))
         for root in self._public:
-            if not self.limit or self._imports_nothing(root):
+            if not self.limit or root.rpartition(".")[0] in thin:
                 faults = list(self._from(root))
                 found += faults if faults and not self._is_guarded(root) else []
         reads_more = len(self._read) > len(self._own) + len(self._entries)
         for root in () if reads_more else self._perhaps:
             found += (fault for fault in self._from(root) if fault.called)
         yield from (fault for fault in found if not self._is_mended(fault))
-
-    def _imports_nothing(self, root: str) -> bool:
-        """Return whether a module is directly in a package that imports nothing itself."""
-        package = root.rpartition(".")[0]
-        module = self._read.get(package) if package in self._own else None
-        return module is not None and b"import" not in module.text
 
     def _from(self, root: str) -> Iterator[Fault]:
         todo = [root]
