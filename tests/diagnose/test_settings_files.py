@@ -36,6 +36,10 @@ WRONG = [
      '{"ServerApp": {"jpserver_extensions": {"cite2c.handlers": true}}}', "cite2c.handlers is"),
     (("nbclassic", "1"), ".jupyter/jupyter_notebook_config.d/a.json",
      '{"NotebookApp": {"nbserver_extensions": {"gone": true}}}', "gone is enabled"),
+    (("matplotlib", "3.9"), ".config/matplotlib/stylelib/lab.mplstyle", b"# caf\xe9\n", "utf-8"),
+    (("ipython", "9"), ".ipython/profile_default/ipython_config.py",
+     "c.InteractiveShellApp.extensions = [\n    'autoreload',\n    'gone.part',\n]\n",
+     "gone.part is"),
     (("google-auth", "2"), ".config/gcloud/application_default_credentials.json", "x", "Expecting"),
 ]  # fmt: skip
 RIGHT = [
@@ -51,6 +55,9 @@ RIGHT = [
     (("jupyter-server", "2"), ".jupyter/jupyter_server_config.json",
      '{"ServerApp": {"port": 8, "jpserver_extensions":'
      ' {"jupyter_server.x": true, "cite2c": false, "email": true}}}'),
+    (("matplotlib", "3.9"), ".config/matplotlib/stylelib/lab.mplstyle", "lines.color : r\n"),
+    (("ipython", "9"), ".ipython/profile_default/ipython_config.py",
+     "c.InteractiveShellApp.extensions = ['storemagic', 'email']\n# c.A.extensions = ['gone']\n"),
     (("pip", "24"), ".config/pip/pip.conf",
      "[global]\nextra-index-url =\n  https://a/simple\n  https://b/simple\ntimeout = 60\n"),
 ]  # fmt: skip
@@ -211,3 +218,26 @@ def test_a_module_of_an_editable_project_may_be_enabled(
     (environment.packages / "__editable___mine_1_finder.py").write_text("")
     assert named(environment, home, ("jupyter-server", "2"),
                  ".jupyter/jupyter_server_config.json", text) == []  # fmt: skip
+
+
+def test_an_extension_in_the_folder_of_ipython_is_not_missed(
+    environment: Environment, home: Path
+) -> None:
+    place, text = ".ipython/profile_default/ipython_config.py", "c.A.extensions = ['mine']\n"
+    (home / ".ipython/extensions").mkdir(parents=True)
+    (home / ".ipython/extensions/mine.py").touch()
+    assert named(environment, home, ("ipython", "9"), place, text) == []
+    (home / ".ipython/extensions/mine.py").unlink()
+    assert named(environment, home, ("ipython", "9"), place, text)
+
+
+def test_a_byte_order_mark_that_keeps_pytest_from_starting_is_named(
+    environment: Environment, tmp_path: Path
+) -> None:
+    environment.add(make_wheel(tmp_path, "pytest", "9"))
+    path = Path("pyproject.toml")
+    path.write_text("[project]\nname = 'a'\n", encoding="utf-8")
+    assert not run_checks("settings_files").having("error")
+    path.write_text("[tool.pytest.ini_options]\naddopts = '-q'\n", encoding="utf-8-sig")
+    found = [one.message for one in run_checks().having("error") if one.check == "settings_files"]
+    assert found and "begins with a byte order mark" in found[0]

@@ -78,12 +78,22 @@ def _yaml(text: str) -> Settings:
     return dict(_YAML_LINE.findall(text))
 
 
+def _traitlets(text: str) -> Settings:
+    """Return the names in the lists that a configuration in Python, as of IPython, sets."""
+    plain = re.sub(r"(?m)^\s*#.*$", "", text)
+    lists = re.findall(r"(?m)^c\.([\w.]+)[ \t]*=[ \t]*\[([^\]]*)\]", plain)
+    held = ((key, re.findall(r"['\"]([\w.]+)['\"]", names)) for key, names in lists)
+    return {f"{key}.{name}": "true" for key, names in held for name in names}
+
+
 def _rc(text: str) -> Settings:
     return dict(_RC_LINE.findall(text))
 
 
 def _addopts(text: str) -> Settings:
     """Return the options that pytest takes from its section; nothing if there is no section."""
+    if text.startswith("\ufeff"):
+        raise ValueError("it begins with a byte order mark")
     section = re.search(_PYTEST_SECTION, text)
     given = re.search(_ADDOPTS, section[1]) if section else None
     plain = re.sub(r"(?m)(?:^|\s)#.*$|[\"',\[\]]", " ", given[1]) if given else ""
@@ -92,5 +102,5 @@ def _addopts(text: str) -> Settings:
 
 _READERS: dict[str, Callable[[str], Settings]] = {
     "json": _json, "ini": _ini, "toml": _toml, "yaml": _yaml, "rc": _rc,
-    "addopts": _addopts,
+    "addopts": _addopts, "traitlets": _traitlets,
 }  # fmt: skip

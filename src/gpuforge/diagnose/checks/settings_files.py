@@ -88,7 +88,9 @@ def _misset(site: Site, row: Row, path: Path, settings: Settings) -> Iterator[st
         re.fullmatch(row.get("enables", "(?!)"), k) for k, on in settings.items() if on == "true"
     )
     for match in filter(None, enabled):
-        if site.lacks_module(match[1]):
+        if site.lacks_module(match[1]) and not _matching(
+            table_path(f"{row.get('beside', '')}/{match[1]}*", site.probe.environ)
+        ):
             yield f"{path}: {match[0]} is enabled and not installed, so {row['fails']}"
 
 
