@@ -37,6 +37,16 @@ def test_a_compiled_module_that_was_cut_is_named(compiled: Path) -> None:
     assert message == f"{compiled} is damaged, so importing it fails"
 
 
+def test_an_index_of_numba_that_was_cut_is_named(compiled: Path, environment: Environment) -> None:
+    index = compiled.with_name("part.f-2.py311.nbi")
+    index.write_bytes(b"")
+    assert not named()  # where nothing reads it
+    environment.add(make_wheel(environment.prefix.parent, "numba", "0.60"))
+    assert named() == [f"{index} is damaged, so calling its function fails"]
+    index.write_bytes(b"\x80\x05" + b"x" * (compiled_modules.BLOCK - 3) + b".")
+    assert not named()
+
+
 def test_one_that_python_does_not_use_is_not(compiled: Path, environment: Environment) -> None:
     compiled.write_bytes(compiled.read_bytes()[: compiled_modules.BLOCK * 2])
     source = environment.packages / "mine" / "part.py"

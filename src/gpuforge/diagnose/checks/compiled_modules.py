@@ -23,6 +23,7 @@ SUMMARY = "compiled modules in __pycache__ are whole"
 # python/cpython#126606). Python puts such a file in place all the same, and fails to read it.
 BLOCK = 512
 HEAD = 16
+PICKLED = (".nbi", ".nbc")  # what Numba keeps beside the sources, too (numba/numba#10434)
 AT_MOST = 0.01
 
 
@@ -42,10 +43,11 @@ def check(site: Site) -> Iterator[Finding]:
         if over() and not site.thorough:
             break
         left -= 1
-        cut += [path for path in _suspicious(folder) if _is_cut(path)]
+        cut += [path for path in _suspicious(site, folder) if _is_cut(path)]
     if cut:
-        message = f"{len(cut)} compiled modules are damaged, so importing them fails"
-        message = f"{cut[0]} is damaged, so importing it fails" if not cut[1:] else message
+        message = f"{len(cut)} compiled modules are damaged, so using them fails"
+        what = "calling its function" if cut[0].endswith(PICKLED) else "importing it"
+        message = f"{cut[0]} is damaged, so {what} fails" if not cut[1:] else message
         delete = shlex.join(dict.fromkeys(map(os.path.dirname, cut)))
         steps = (f"Delete them; Python writes them again: rm -r {delete}",)
         yield Finding("error", message, "package_incomplete", tuple(cut[:3]), steps)
@@ -69,9 +71,9 @@ def _changed(site: Site) -> Iterator[tuple[int, str]]:
             yield os.stat(f"{folder}/__pycache__").st_mtime_ns, f"{folder}/__pycache__"
 
 
-def _suspicious(folder: str) -> Iterator[str]:
+def _suspicious(site: Site, folder: str) -> Iterator[str]:
     """Yield the compiled modules for this Python that end where a failed write may have ended."""
-    ending = f".{sys.implementation.cache_tag}.pyc"
+    ending = f".{sys.implementation.cache_tag}.pyc", *PICKLED * ("numba" in site.packages)
     with suppress(OSError), os.scandir(folder) as entries:
         for one in entries:
             if one.name.endswith(ending) and one.stat().st_size % BLOCK == 0:
@@ -80,8 +82,10 @@ def _suspicious(folder: str) -> Iterator[str]:
 
 def _is_cut(path: str) -> bool:
     """Return whether Python takes a compiled module for that of its source and cannot read it."""
+    content = known(read(path, path)) or b""
+    if path.endswith(PICKLED):
+        return content[-1:] != b"." and os.access(path, os.R_OK)
     try:
-        content = known(read(path, path)) or b""
         source = os.stat(importlib.util.source_from_cache(path))
     except (OSError, ValueError):
         return False
