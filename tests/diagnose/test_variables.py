@@ -55,6 +55,7 @@ RIGHT = {
 WRONG = {
     "PYTHONIOENCODING": "utf8mb4",
     "PYTHONPATH": "~/project",
+    "HF_TOKEN": "hf_abc\u201d",
     "JAX_PLATFORMS": "cuda,cpu",
     "KERAS_BACKEND": "theano",
     "MPLBACKEND": "Qt4Agg",
