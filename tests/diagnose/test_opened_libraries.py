@@ -76,3 +76,14 @@ def test_every_row_says_what_fails_how_to_install_it_and_its_source() -> None:
 def test_a_program_that_a_package_runs_is_looked_for(environment: Environment) -> None:
     (message,) = named(environment, make_wheel(environment.prefix.parent, "graphviz", "0.20.3"))
     assert message.startswith("graphviz 0.20.3 needs the program dot of Graphviz")
+
+
+def test_a_file_in_the_home_folder_is_looked_for(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (message,) = named(environment, make_wheel(tmp_path, "kaggle", "1.6.17"))
+    assert "needs the token kaggle.json in ~/.kaggle" in message
+    (tmp_path / ".kaggle").mkdir()
+    (tmp_path / ".kaggle/kaggle.json").touch()
+    assert not named(environment)

@@ -10,6 +10,7 @@ from typing import Any
 from gpuforge.compat.versions import meets
 from gpuforge.diagnose.finding import Finding, State
 from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.diagnose.table_paths import table_path
 
 SUMMARY = "packages find the system's libraries and programs that they open themselves"
 
@@ -63,8 +64,9 @@ def _has_program(site: Site, name: str) -> bool:
 
 
 def _has_file(site: Site, pattern: str) -> bool:
-    """Return whether a file exists, in the system or in the environment."""
+    """Return whether a file exists, in the system, the home folder or the environment."""
     roots = (Path("/"), site.environment.prefix, *site.environment.folders)
+    pattern = table_path(pattern, site.probe.environ).lstrip("/")
     return any(any(root.glob(pattern)) for root in roots)
 
 
