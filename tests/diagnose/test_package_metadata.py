@@ -46,3 +46,13 @@ def test_a_project_on_the_path_that_lacks_requirements_is_named(
     (info / "requires.txt").write_text("pip\nnot-there>=2\n")
     (finding,) = run_checks("package_metadata").having("error", "warning")
     assert "mine requires not-there>=2; it is not installed" in finding.message
+
+
+def test_a_package_of_distutils_is_named(environment: Environment) -> None:
+    info = environment.packages / "PyYAML-5.1-py3.11.egg-info"
+    info.mkdir()
+    assert not run_checks("package_metadata").having("error", "warning")
+    info.rmdir()
+    info.write_text("Name: PyYAML\nVersion: 5.1\n")
+    (finding,) = run_checks("package_metadata").having("warning")
+    assert finding.message == "pyyaml 5.1 is of distutils: pip cannot upgrade or remove it"

@@ -28,7 +28,7 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live or site.environment.fault:
         yield Finding("skipped", site.environment.fault if site.live else NOT_RECORDED.reason)
         return
-    found = [*_refused(site), *_lacking(site)]
+    found = [*_refused(site), *_unlisted(site), *_lacking(site)]
     yield from found or [Finding("ok", "pip accepts the metadata, projects find what they need")]
 
 
@@ -43,6 +43,16 @@ def _refused(site: Site) -> Iterator[Finding]:
         steps = (f"Install a later release: pip install --upgrade {one.name}; or pip install "
                  "'pip<24.1'",)  # fmt: skip
         yield Finding("warning", message, "metadata_refused", (str(one.info),), steps)
+
+
+def _unlisted(site: Site) -> Iterator[Finding]:
+    """Find packages of which nothing lists the files, as distutils leaves them."""
+    for one in site.distributions if site.environment.kind == "virtual environment" else ():
+        own = one.folder == known(site.packages_folder) and one.info.suffix == ".egg-info"
+        if own and one.info.is_file():
+            message = f"{one.name} {one.version} is of distutils: pip cannot upgrade or remove it"
+            steps = (f"Install it over that: pip install --ignore-installed {one.name}",)
+            yield Finding("warning", message, "metadata_refused", (str(one.info),), steps)
 
 
 def _is_version(text: str) -> bool:
