@@ -78,3 +78,23 @@ def test_the_step_that_lets_a_program_run_can_be_pasted(
     environment.add(make_wheel(tmp_path, "imageio-ffmpeg", "0.6", files={path: ""}))
     (finding,) = run_checks("program_launchers").having("warning")
     assert shlex.split(finding.steps[0])[2:] == [str(environment.packages / path)]
+
+
+def test_a_program_that_only_its_mount_bars_needs_no_permission(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"imageio_ffmpeg/binaries/ffmpeg-linux": ""}
+    environment.add(make_wheel(tmp_path, "imageio-ffmpeg", "0.6", files=files))
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert named()
+    (environment.packages / "imageio_ffmpeg/binaries/ffmpeg-linux").chmod(0o755)
+    assert named() == []
+
+
+def test_a_script_with_line_ends_of_windows_is_named(environment: Environment) -> None:
+    script = environment.prefix / "bin" / "tool"
+    script.write_bytes(b"#!/usr/bin/env python\nimport sys\n")
+    assert not run_checks("python_environment").having("warning")
+    script.write_bytes(b"#!/usr/bin/env python\r\nimport sys\r\n")
+    (finding,) = run_checks("python_environment").having("warning")
+    assert finding.message == f"{script} starts /usr/bin/env python\\r, which does not exist"

@@ -72,7 +72,8 @@ def _programs(site: Site) -> Iterator[Finding]:
     for name in PROGRAMS.keys() & site.packages.keys() if os.name == "posix" else ():
         one = site.distribution(name)
         there = sorted(one.folder.glob(PROGRAMS[name])) if one else []
-        barred = [str(path) for path in there if path.is_file() and not os.access(path, os.X_OK)]
+        files = (path for path in there if path.is_file() and not os.access(path, os.X_OK))
+        barred = [str(path) for path in files if ~path.stat().st_mode & 0o111]  # else by the mount
         if one and barred:
             message = f"{name} {one.version} cannot start {barred[0]}: it is not executable"
             steps = (f"chmod +x {shlex.join(barred)}",)

@@ -19,8 +19,8 @@ SUMMARY = "the active environment works and can be changed"
 
 SHOWN = 5
 OPTIONAL, BUILT_APART = ("_bz2", "_ctypes", "_lzma", "_sqlite3", "_ssl"), 30
-# Scripts start an interpreter whose path is too long or has spaces through the shell.
-_STARTS = re.compile(rb"""#!(?:/bin/sh\n'''exec' )?"?(/[^"\n]*/python[\d.]*)"?""")
+# Scripts start an interpreter with a long path or spaces through the shell; "\r" is of Windows.
+_STARTS = re.compile(rb"""#!(?:/bin/sh\n'''exec' )?"?(/[^"\n]*/python[\d.]*\r?|/.*\r(?=\n))"?""")
 CREATE = "Create an environment for your packages: gpuforge env create --path FOLDER"
 
 
@@ -141,7 +141,7 @@ def _broken_script(prefix: Path) -> tuple[str, str] | None:
         with suppress(OSError), open(path, "rb") as file:
             starts = _STARTS.match(file.read(256))
             if starts and not os.path.exists(starts[1]):
-                found.append((str(path), os.fsdecode(starts[1])))
+                found.append((str(path), os.fsdecode(starts[1]).replace("\r", "\\r")))
     return next((script for script in found if "/bin/pip" in script[0]), next(iter(found), None))
 
 
