@@ -63,6 +63,21 @@ def test_libraries_for_another_machine_are_named(
     assert faults == 0 or found == ["fast 1 was compiled for aarch64, not x86_64"]
 
 
+def test_packages_for_another_machine_in_the_current_folder_are_a_warning(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"fast/_a.{OTHER}.so"
+    wheel = make_wheel(environment.prefix.parent, "fast", "1", files={name: ""})
+    for state, folder in (("error", tmp_path / "path"), ("warning", tmp_path / "build")):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)
+        (folder / "fast-1.dist-info/WHEEL").write_text("Tag: cp3-cp3-manylinux_2_28_sparc64\n")
+        monkeypatch.setenv("PYTHONPATH", str(folder if state == "error" else ""))
+        monkeypatch.chdir(folder if state == "warning" else tmp_path)
+        (finding,) = run_checks("package_files").having("error", "warning")
+        assert finding.state == state
+
+
 def test_packages_on_the_search_path_for_another_machine_are_named(
     environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""gpuforge started with ``python -I`` names the variables that keep Python from starting."""
+"""What keeps Python, or a package, from starting for this user: variables and permissions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gpuforge
+import pytest
 
-from .environments import Environment
+import gpuforge
+from gpuforge.changes.environment import PythonEnvironment
+from gpuforge.diagnose.run import run_checks
+
+from .environments import Environment, make_wheel
 
 SOURCE = Path(gpuforge.__file__).parent.parent
 START = (
@@ -60,3 +64,29 @@ def test_a_backport_among_packages_on_the_path_is_named(
     (task / "typing.py").write_text("raise ImportError('old')\n")
     told = doctor(environment, "shadowing_modules", "-I", PYTHONPATH=str(task))
     assert f"{task}/typing.py hides the module typing of the standard library" in told
+
+
+def test_a_python_that_this_user_may_not_reach_is_no_crash(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    barred, real = environment.prefix / "bin", os.stat
+
+    def stat(path: object, *rest: object, **named: object) -> os.stat_result:
+        if str(path).startswith(f"{barred}/python"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *rest, **named)  # type: ignore[arg-type, call-overload, no-any-return]
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert PythonEnvironment(environment.prefix).python is None
+
+
+def test_a_package_that_this_user_may_not_read_is_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment.add(make_wheel(environment.prefix.parent, "mine", "1.0"))
+    info = environment.packages / "mine-1.0.dist-info"
+    (info / "METADATA").unlink()
+    real = os.access
+    monkeypatch.setattr("os.access", lambda path, mode: path != info and real(path, mode))
+    (finding,) = run_checks("package_files").having("error")
+    assert finding.message == "mine 1.0 cannot be imported: this user may not read it"

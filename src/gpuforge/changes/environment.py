@@ -43,7 +43,7 @@ class PythonEnvironment:
         """The path of its interpreter; None if it is missing."""
         own = (Path(sys.executable),) if self._is_running else ()
         places = (*(self.prefix / place for place in _PYTHONS), *own)
-        return next((place for place in places if place.exists()), None)
+        return next((place for place in places if os.path.exists(place)), None)
 
     @cached_property
     def version(self) -> str:

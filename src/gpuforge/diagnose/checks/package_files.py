@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuforge.diagnose.distribution import Distribution, distributions_in
-from gpuforge.diagnose.finding import Finding, of_cause
+from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.path_folders import folders_before
 from gpuforge.diagnose.repair import reinstall
 from gpuforge.diagnose.shared_library import machine_of
@@ -61,6 +61,11 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
     if one.info.suffix == ".egg-info":
         return
     name = f"{one.name} {one.version}"
+    if not one.metadata and one.info.is_dir() and not os.access(one.info, os.X_OK):
+        step = f"As its owner, let others read it: chmod -R go+rX {one.folder}"
+        message = f"{name} cannot be imported: this user may not read it"
+        yield Finding("error", message, "package_unreadable", (str(one.info),), (step,))
+        return
     if fault := _fault_of_description(one):
         repair = reinstall(site, one)
         steps = () if repair else (f"Reinstall it: pip install --ignore-installed {one.name}",)
@@ -143,7 +148,9 @@ def _unfit(site: Site, folder: Path) -> Iterator[Finding]:
         message = f"{one.name} {one.version} in {folder} was compiled for {misfit}{more}"
         names = tuple(f"{one.name} {one.version}" for one, _ in found[:MISSING_SHOWN])
         steps = (f"Fill {folder} again with this Python on this machine: pip install --target.",)
-        yield Finding("error", message, "wheel_not_supported", names, steps)
+        # What is built in the current folder may well be for another machine.
+        state: State = "warning" if os.path.samefile(folder, ".") else "error"
+        yield Finding(state, message, "wheel_not_supported", names, steps)
 
 
 def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str], list[str]]:
