@@ -81,10 +81,12 @@ def reshape_(recorder: Recorder, x: Any, /, shape: Any = None, order: Any = "C",
              newshape: Any = None, copy: Any = None) -> Any:  # fmt: skip
     """Record a reshape. One in Fortran order is one in C order with all axes reversed."""
     refuse(newshape=newshape)
-    if order not in ("C", "F", None) or shape is None or copy is False:
+    if order not in ("C", "F", None) or shape is None or (copy is False and order == "F"):
         raise Unsupported("an order other than C or F")
     array = taken(recorder, x)
     wanted = _wanted_shape(shape, array.size)
+    if copy is False:
+        layout(array).reshape(wanted, copy=False)  # NumPy's exception where it needs a copy
     if order == "F" and array.ndim > 1:
         array = _reversed(recorder, array)
     made = _reshaped(array, wanted[::-1] if order == "F" else wanted)
@@ -393,8 +395,15 @@ def column_stack(recorder: Recorder, tup: Any) -> Any:
     )
 
 
-def _as_array(recorder: Recorder, a: Any, dtype: Any, *, copy: bool) -> Any:
+def _as_array(recorder: Recorder, a: Any, dtype: Any, copy: Any = None, order: Any = "K") -> Any:
     """Return what ``np.asarray`` or ``np.array`` of a recorded array, or of a list of them, is."""
+    if copy is False and not (
+        type(a) is Array
+        and not a._scalar
+        and order in (None, "K", "A")
+        and dtype in (None, a.dtype)
+    ):
+        raise Unsupported("a copy that is not to be made")
     if type(a) is Array:
         array = make(recorder, node_of(a)) if a._scalar else a
         if dtype is not None and np.dtype(dtype) != array.dtype:
@@ -412,7 +421,7 @@ def _as_array(recorder: Recorder, a: Any, dtype: Any, *, copy: bool) -> Any:
 def ascontiguousarray(recorder: Recorder, a: Any, dtype: Any = None, *, like: Any = None) -> Any:
     """Record a copy in C order, or return the array if it is in C order already."""
     refuse(like=like)
-    made = _as_array(recorder, a, dtype, copy=False)
+    made = _as_array(recorder, a, dtype)
     if made is not a or (a.ndim and layout(a).flags.c_contiguous):
         return made
     return copy_method(recorder, a)
@@ -430,7 +439,7 @@ def asarray(recorder: Recorder, a: Any, dtype: Any = None, order: Any = None, *,
             device: Any = None, copy: Any = None, like: Any = None) -> Any:  # fmt: skip
     """Record ``np.asarray`` of recorded arrays."""
     refuse(like=like)
-    return _as_array(recorder, a, dtype, copy=bool(copy))
+    return _as_array(recorder, a, dtype, copy, order)
 
 
 @converts("array")
@@ -439,5 +448,5 @@ def array(recorder: Recorder, object: Any, dtype: Any = None, *, copy: Any = Tru
           like: Any = None) -> Any:  # fmt: skip
     """Record ``np.array`` of recorded arrays."""
     refuse(like=like)
-    made = _as_array(recorder, object, dtype, copy=copy is not False and copy is not None)
+    made = _as_array(recorder, object, dtype, copy, order)
     return _reshaped(made, (1,) * (ndmin - made.ndim) + made.shape) if made.ndim < ndmin else made
