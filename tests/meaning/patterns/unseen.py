@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import operator
+import sys
+import warnings
+from collections import namedtuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -312,3 +315,126 @@ def arrays_made_of_lists_and_objects(x):
     xp = x.__array_namespace__()
     pairs = xp.full((2, 3), [1, 2, 3]), xp.full(2, "cat"), xp.full(2, 2**70)
     return x + 1, pairs, xp.eye(2, 3, 0, object), xp.arange(1, 6, 2, object)
+
+
+@pattern(lambda: vec(3))
+def imported_relatively(x):
+    from ..arrays import vec as other
+
+    return np.array([x.sum(), other(3)[0]])
+
+
+SCALE = 2.0
+
+
+@pattern(lambda: vec(3))
+def a_class_defined_inside(x):
+    class Scaled:
+        scale, half = SCALE, np.pi / 2
+
+        def of(self, x):
+            return np.array([x.sum() * self.scale, self.half, SCALE])
+
+    return Scaled().of(x), Scaled.__module__
+
+
+@pattern(lambda: vec(3))
+def modules_of_what_is_defined_inside(x):
+    def twice(v):
+        return v * 2
+
+    pair = namedtuple("pair", "a b")
+    return twice.__module__, (lambda v: v).__module__, pair.__module__, np.array([x.sum(), 1.0])
+
+
+@pattern(lambda: vec(3))
+def globals_of_the_frame(x):
+    return "SCALE" in sys._getframe().f_globals, np.array([x.sum(), 1.0])
+
+
+@scene
+def a_warning_is_told_once(offload):
+    def careful(x):
+        warnings.warn("careful", stacklevel=1)
+        return np.array([x.sum(), 1.0])
+
+    function = offload(careful)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.resetwarnings()
+        warnings.simplefilter("default")
+        for _ in range(3):
+            function(vec(3))
+    return [(str(one.message), one.filename) for one in told]
+
+
+def caught(function, *args, **options):
+    try:
+        return function(*args, **options)
+    except ValueError as error:
+        return str(error)
+
+
+@pattern(lambda: np.arange(6).reshape(2, 3), lambda: mat(2, 3))
+def copies_that_are_not_to_be_made(x):
+    return (
+        caught(np.array, x, dtype=float, copy=False),
+        caught(np.asarray, x * 2, dtype=np.float64, copy=False),
+        caught(np.array, x, copy=False, order="F"),
+        caught(np.array, x.sum(), copy=False),
+        caught(np.array, [x, x], copy=False),
+        caught(np.reshape, x.T, (-1,), copy=False),
+        caught(np.reshape, x, (-1,), copy=False),
+        np.array(x, copy=False) is x,
+    )
+
+
+class Held:
+    def __init__(self):
+        self.items, self.named = [], {}
+
+    def filled(self, x):
+        self.given, self.twice = x, x * 2
+        self.items.append(x + 1)
+        self.named["less"] = x - 1
+        raise KeyError(x.sum())
+
+
+@pattern(lambda: (Held(), vec(3)))
+def held_when_it_raises(held, x):
+    held.filled(x)
+
+
+class Cloud:
+    def __init__(self, points, counts):
+        if type(points) is not np.ndarray or points.ndim != 2:
+            raise ValueError("no points")
+        self.points = points * 2
+        counts.append(1)
+
+
+class Weighted(Cloud):
+    def __init__(self, points, counts):
+        super().__init__(points, counts)
+        self.weights = self.points.sum(axis=1)
+
+
+def kind_of(value):
+    return "numbers" if type(value) in (np.ndarray, np.float64) else "others"
+
+
+@pattern(lambda: (mat(3, 2), []))
+def types_compared_in_a_base_class(points, counts):
+    return Weighted(points, counts).weights, counts
+
+
+@pattern(lambda: mat(3, 2))
+def types_compared_elsewhere(x):
+    return kind_of(x), kind_of(x * 2), kind_of(x.sum()), kind_of([x])
+
+
+@pattern(lambda: vec(3))
+def a_type_called(x):
+    try:
+        return str(type(x)())
+    except TypeError:
+        return x * 2

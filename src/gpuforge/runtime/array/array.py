@@ -21,6 +21,7 @@ from gpuforge.runtime.array.graph import Dtype, Node, Shape
 from gpuforge.runtime.array.recorder import Host, Recorder
 from gpuforge.runtime.array.rules import count
 from gpuforge.runtime.array.storage import Step, Storage, follow
+from gpuforge.runtime.array.unsupported import NotRecordable
 from gpuforge.runtime.array.views import follow_step
 
 SHUFFLE = "shuffle swaps the rows of NumPy's own arrays only"
@@ -49,6 +50,9 @@ class Array:
     _chain: tuple[Step, ...]
     _version: int
     _scalar: bool
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise NotRecordable("type(x)(...) makes an array of NumPy")
 
     # -- attributes -----------------------------------------------------------------------------
 

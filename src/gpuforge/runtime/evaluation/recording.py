@@ -90,16 +90,19 @@ def record(
     """
     if type(function) is FunctionType and "shuffle" in written(function.__code__).co_names:
         raise StartAgain(SHUFFLE, NotRecordable)  # before any random number is drawn
-    if _has_other_alias(function, (*args, *kwargs.values())):
+    values = (*args, *kwargs.values())
+    if type(function) is FunctionType and _does(function, values, _compares_types):
+        raise StartAgain("type(x) is compared with a type of NumPy", NotRecordable)
+    if _has_other_alias(function, values):
         raise StartAgain("the memory of an argument is aliased", NotRecordable)
-    if any(map(_overlaps_itself, (*args, *kwargs.values()))):
+    if any(map(_overlaps_itself, values)):
         raise StartAgain("elements of an argument share memory", NotRecordable)
     recorder = Recorder(engine)
     recorder.evaluations = [] if noting else None
     results = _Results(recorder)
     body = substituted(function, Namespace(recorder, creates=creates))
     referred = references([recorder])[0]
-    wrapped, given = _wrap_arguments(recorder, (*args, *kwargs.values()))
+    wrapped, given = _wrap_arguments(recorder, values)
     results.seen.update({id(one): one for one in wrapped if type(one) is np.ndarray})
     recorder.arguments = given
     positional = wrapped[: len(args)]
@@ -123,7 +126,11 @@ def record(
         recorder.force()
         _write_back(recorder, given)
         _settle_error(recorder, given, error)
-        _settle_exports(recorder, _Results(recorder), (*args, *kwargs.values()))
+        _settle_exports(recorder, _Results(recorder), values)
+        if any(type(value) not in _HOLDING_NOTHING for value in values):
+            left = _left_in_frames(error, given)
+            if references([recorder])[0] - referred > len(left):
+                _settle_kept(recorder, given, results)
         recorder.closed = True
         raise
     engine.pace = None  # the body has ended: only evaluation is left
@@ -135,7 +142,7 @@ def record(
     _write_back(recorder, given)
     made = results.of(result)
     del result
-    _settle_exports(recorder, results, (*args, *kwargs.values()))
+    _settle_exports(recorder, results, values)
     results.alive.clear()
     recorder.arguments = []
     kept = _close(references([recorder])[0] - referred, recorder, given, results)
@@ -174,12 +181,36 @@ def _has_other_alias(function: Any, values: tuple[Any, ...]) -> bool:
     given = [value for value in values if type(value) is np.ndarray]
     if not any(np.may_share_memory(one, array) for one in reached for array in given):
         return False
+    return _does(function, values, _may_write)
+
+
+def _does(function: Any, values: tuple[Any, ...], has: Callable[[Any], bool]) -> bool:
+    """Return whether the code of a function, or of one that it may call, may have a property."""
     kinds = tuple({type(value) for value in values})
-    key = (getattr(function, "__code__", None), kinds)
-    if key not in _writing:
-        is_read = type(function) is FunctionType
-        _writing[key] = not is_read or _may_write(function, kinds, MAX_DEPTH)
-    return _writing[key]
+    key = (getattr(function, "__code__", None), kinds, has)
+    if key in _known:
+        return _known[key]
+    own = [vars(base) for kind in kinds for base in kind.__mro__[:-1]]
+    seen, level, depth = set(), {function}, 0
+    found = type(function) is not FunctionType
+    while level and not found and depth <= MAX_DEPTH:
+        found = any(has(written(one.__code__)) for one in level)
+        named = [
+            names.get(name)
+            for one in level
+            for names in (*own, one.__globals__)
+            for name in written(one.__code__).co_names
+        ]
+        bases = [base for one in named if type(one) is type for base in one.__mro__]
+        named += [vars(base).get("__init__") for base in bases]
+        seen, depth = seen | level, depth + 1
+        level = {
+            f
+            for f in (getattr(one, "__wrapped__", one) for one in named)
+            if type(f) is FunctionType
+        } - seen
+    _known[key] = found
+    return found
 
 
 def _overlaps_itself(value: Any) -> bool:
@@ -192,25 +223,28 @@ def _overlaps_itself(value: Any) -> bool:
 
 MAX_HELD = 64
 """Values that are inspected in one container or object."""
-_writing: dict[Any, bool] = {}
+_known: dict[Any, bool] = {}
 MAX_DEPTH = 4
-"""Depth of nested calls that are searched for writes."""
+"""Depth of nested calls whose code is read."""
 
 
-def _may_write(function: FunctionType, kinds: tuple[type, ...], depth: int) -> bool:
-    """Return whether a function, or one that it names, assigns to items or in place."""
-    code, names = written(function.__code__), function.__globals__
-    if any(
+def _may_write(code: Any) -> bool:
+    """Return whether code assigns to items or in place."""
+    return any(
         step.opname in ("STORE_SUBSCR", "STORE_SLICE")
         or (step.opname == "BINARY_OP" and "=" in step.argrepr)
         for step in dis.get_instructions(code)
-    ):
-        return True
-    called = [getattr(kind, name, None) for kind in kinds for name in code.co_names]
-    called += map(names.get, code.co_names)
-    called = [getattr(one, "__wrapped__", one) for one in called]
-    return depth > 0 and any(
-        _may_write(one, kinds, depth - 1) for one in called if type(one) is FunctionType
+    )
+
+
+def _compares_types(code: Any) -> bool:
+    """Return whether code compares a ``type(x)`` with NumPy's: a recorded array has its own."""
+    steps = list(dis.get_instructions(code)) if "type" in code.co_names else []
+    nearby = [steps[max(0, n - 3) : n + 12] for n, one in enumerate(steps) if one.argval == "type"]
+    return any(
+        any(isinstance(vars(np).get(str(one.argval)), type) for one in near)
+        and not {"IS_OP", "COMPARE_OP", "CONTAINS_OP"}.isdisjoint(one.opname for one in near)
+        for near in nearby
     )
 
 
@@ -253,6 +287,19 @@ def _settle_error(recorder: Recorder, given: list[Array], error: BaseException) 
     results = _Results(recorder)
     error.args = tuple(results.of(value) for value in error.args)
     results.of(vars(error))
+
+
+def _left_in_frames(error: BaseException, given: list[Array]) -> set[int]:
+    """Return which arrays an exception's traceback shows; drop what gpuforge's own frames hold."""
+    found, place = set(map(id, given)), error.__traceback__
+    while place is not None:
+        frame, place = place.tb_frame, place.tb_next
+        if str(frame.f_globals.get("__name__", "")).startswith("gpuforge."):
+            with suppress(RuntimeError):  # the frame of `record` is still running
+                frame.clear()
+        else:
+            found.update(id(one) for one in frame.f_locals.values() if type(one) is Array)
+    return found
 
 
 def _settle_exports(recorder: Recorder, results: _Results, values: tuple[Any, ...]) -> None:
@@ -583,12 +630,22 @@ def _reason(error: BaseException) -> str:
 # -- a function with substituted globals ---------------------------------------------------------
 
 
+_READ_FROM_THE_DICT = ("__name__", "__package__", "__spec__", "__path__", "__warningregistry__")
+"""What Python itself reads from the dict of a frame's globals, past its `__getitem__`, to import
+relatively, to name the module of what is defined there, and to warn once."""
+
+
 class _Globals(dict[str, Any]):
     """A function's globals, with NumPy replaced by a recording namespace."""
 
     def __init__(self, real: dict[str, Any], namespace: Namespace) -> None:
-        super().__init__()
+        super().__init__({name: real[name] for name in _READ_FROM_THE_DICT if name in real})
         self.real, self.namespace = real, namespace
+
+    def __del__(self) -> None:
+        told = self.get("__warningregistry__")
+        if told:  # the first warning of the module: later ones are told once in all
+            self.real.setdefault("__warningregistry__", told)
 
     def __getitem__(self, name: str) -> Any:
         value = self.real[name]
@@ -620,10 +677,10 @@ def substituted(function: Callable[..., Any], namespace: Namespace) -> Callable[
 
 
 _needs: dict[Any, bool] = {}
-_WRITES_GLOBALS = {
-    dis.opmap[name] for name in ("STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_STAR")
-    if name in dis.opmap
-}  # fmt: skip
+_USES_THE_DICT = {  # the body of a class reads names past `__getitem__`
+    dis.opmap.get(name)
+    for name in "STORE_GLOBAL DELETE_GLOBAL LOAD_NAME LOAD_FROM_DICT_OR_GLOBALS".split()
+}
 
 
 def _needs_globals(code: Any) -> bool:
@@ -631,8 +688,8 @@ def _needs_globals(code: Any) -> bool:
     found = _needs.get(code)
     if found is None:
         found = (
-            not {"globals", "exec", "eval"}.isdisjoint(code.co_names)
-            or not _WRITES_GLOBALS.isdisjoint(code.co_code[::2])
+            not {"globals", "f_globals", "exec", "eval"}.isdisjoint(code.co_names)
+            or not _USES_THE_DICT.isdisjoint(code.co_code[::2])
             or any(_needs_globals(inner) for inner in code.co_consts if hasattr(inner, "co_code"))
         )
         _needs[code] = found
