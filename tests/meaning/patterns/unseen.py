@@ -438,3 +438,10 @@ def a_type_called(x):
         return str(type(x)())
     except TypeError:
         return x * 2
+
+
+@pattern(lambda: (vec(3), []))
+def its_own_type_error(x, told):
+    told.append(len(told))
+    if x.sum() > -100:
+        raise TypeError("mine")

@@ -191,7 +191,8 @@ def _does(function: Any, values: tuple[Any, ...], has: Callable[[Any], bool]) ->
     if key in _known:
         return _known[key]
     own = [vars(base) for kind in kinds for base in kind.__mro__[:-1]]
-    seen, level, depth = set(), {function}, 0
+    seen: set[FunctionType] = set()
+    level, depth = {function}, 0
     found = type(function) is not FunctionType
     while level and not found and depth <= MAX_DEPTH:
         found = any(has(written(one.__code__)) for one in level)
@@ -204,11 +205,8 @@ def _does(function: Any, values: tuple[Any, ...], has: Callable[[Any], bool]) ->
         bases = [base for one in named if type(one) is type for base in one.__mro__]
         named += [vars(base).get("__init__") for base in bases]
         seen, depth = seen | level, depth + 1
-        level = {
-            f
-            for f in (getattr(one, "__wrapped__", one) for one in named)
-            if type(f) is FunctionType
-        } - seen
+        named = [getattr(one, "__wrapped__", one) for one in named]
+        level = {one for one in named if type(one) is FunctionType} - seen
     _known[key] = found
     return found
 
