@@ -440,3 +440,15 @@ def test_the_variable_for_threads_is_respected(monkeypatch: pytest.MonkeyPatch) 
 def test_the_block_of_a_group_fits_the_cache_and_all_threads_have_one() -> None:
     wide = Group(rows=1000, row_bytes=512)
     assert wide.blocks(threads=4, length=1000) == 1000  # a row is the least
+
+
+def test_writes_before_a_factorisation_that_raises_are_kept() -> None:
+    @gf.offload(backend="blocks")
+    def parts(x: Any) -> Any:
+        x[x > 90] = 7
+        return np.linalg.eigh(np.cov(x) * np.inf)
+
+    x = np.array([[10.0], [20.0], [95.0], [np.inf]])
+    with warnings.catch_warnings(action="ignore"), pytest.raises(np.linalg.LinAlgError):
+        parts(x)
+    assert x.tolist() == [[10.0], [20.0], [7.0], [7.0]]

@@ -281,7 +281,7 @@ class Recorder:
     def evaluate(self) -> None:
         """Evaluate every entry of the tape that is still referenced.
 
-        If NumPy raises for the last recorded entry, the others remain to be evaluated.
+        If NumPy raises for the last recorded entries, the others remain to be evaluated.
         """
         tape, self.tape = self.tape, Tape()
         self.tape_limit, self.stretched = TAPE_LIMIT, False
@@ -295,7 +295,7 @@ class Recorder:
         except BaseException as error:
             if isinstance(error, NotRecordable):
                 self.trouble = str(error)
-            if tape.entries[-1][0].raises:
+            while tape.entries and tape.entries[-1][0].raises:
                 tape.entries.pop()
                 tape.nodes.pop()
             self.tape = tape

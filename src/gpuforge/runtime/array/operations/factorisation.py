@@ -42,7 +42,7 @@ def _least_squares(a: Any, b: Any, rcond: Any) -> tuple[Any, ...]:
     return tuple(map(np.asarray, np.linalg.lstsq(a, b, rcond)))
 
 
-PICK = row("pick", lambda values, place: values[place], "view")
+PICK = row("pick", lambda values, place: values[place], "view", raises=True)
 """the result of a row with several results, index"""
 SOLVE = _row("solve", np.linalg.solve)
 """matrices, right-hand sides: (..., n, n), (..., n, k) of one dtype"""
