@@ -445,3 +445,14 @@ def its_own_type_error(x, told):
     told.append(len(told))
     if x.sum() > -100:
         raise TypeError("mine")
+
+
+KINDS = {np.ndarray: "array", float: "number"}
+
+
+@pattern(lambda: vec(3))
+def chosen_by_type_or_raised(x):
+    try:
+        return KINDS[type(x)], x * 2
+    except KeyError:
+        raise TypeError(f"no kind for {type(x)}") from None

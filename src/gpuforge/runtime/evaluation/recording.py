@@ -603,6 +603,8 @@ def _is_caused_by_recording(error: BaseException, function: Callable[..., Any]) 
         return False  # NumPy raised it, asked with its own arrays
     if isinstance(error, ValueError):
         return any(words in str(error) for words in _REFUSED)
+    if "type" in innermost.tb_frame.f_code.co_names:
+        return True  # perhaps it chose by type(x), which is another one for a recorded array
     own = str(getattr(function, "__module__", ""))
     return not (_is_raise_statement(innermost) and home.split(".")[0] == own.split(".")[0])
 
