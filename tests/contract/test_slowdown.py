@@ -37,7 +37,7 @@ CLOCK = Clock()
 
 def work(x: Any) -> Any:
     """Return twice `x`; on NumPy it takes as long as the clock is told."""
-    if type(x).__name__ == "ndarray":
+    if not hasattr(x, "_recorder"):
         CLOCK.now += CLOCK.numpy_seconds
     return x * 2
 
