@@ -24,6 +24,7 @@ import pytest
 import gpuforge as gf
 from gpuforge.errors import BackendUnavailable, InvalidSettings, UnknownName
 from gpuforge.runtime.execution import pipeline
+from gpuforge.runtime.placement.account import Account
 
 from .conftest import first_device, places, refusals, same
 
@@ -593,7 +594,10 @@ class TestShapesOfCalls:
         assert len(placed.stats().kinds) == 1
         assert places(placed) == {"numpy": 600}
 
-    def test_many_kinds_of_call_stay_bounded(self, quiet_session: Any) -> None:
+    def test_many_kinds_of_call_stay_bounded(
+        self, quiet_session: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Account, "decides_too_long", False)  # else most calls wait
         placed = gf.offload(lambda x, **options: x + len(options))
         for k in range(300):
             same(X + 1, placed(X, **{f"option{k}": k}))
