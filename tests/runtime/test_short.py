@@ -15,7 +15,7 @@ from gpuforge.runtime import record
 from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.offload import Offloaded
 from gpuforge.runtime.placement.account import Account
-from gpuforge.runtime.record import LONG_SECONDS, MANY, WAIT_SECONDS
+from gpuforge.runtime.record import FEW_SIGNATURES, LONG_SECONDS, MANY, WAIT_SECONDS
 from gpuforge.runtime.short import INSPECT_EVERY, ShortCalls
 
 CALLS = 5_000
@@ -349,12 +349,18 @@ class TestChangingShapes:
     def test_long_calls_are_worth_their_decisions(self, decided: list[str]) -> None:
         @gf.offload
         def slept(x: Any) -> Any:
-            sleep(0.2)
+            sleep(0.05)
             return x + 1
 
-        for n in range(5):
+        for n in range(FEW_SIGNATURES + 4):
             slept(np.arange(1.0 + n))
-        assert len(decided) == 5
+        assert len(decided) == FEW_SIGNATURES + 4
+
+    def test_few_signatures_are_worth_their_decisions(self, decided: list[str]) -> None:
+        placed = gf.offload(double)
+        for n in range(FEW_SIGNATURES):
+            placed(np.arange(1.0 + n))
+        assert len(decided) == FEW_SIGNATURES and not placed.stats().waits
 
 
 def test_calls_alike_in_kind_and_size_are_covered() -> None:

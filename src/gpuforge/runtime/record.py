@@ -52,10 +52,10 @@ LONG_SECONDS, WAIT_SECONDS = 1e-3, 0.01
 """Deciding about a signature takes some milliseconds in all. In a program of more than `MANY`
 functions, calls of each further one run as written until one took longer than the first, or all
 together longer than the second."""
-LONGER, SHORT_AGAIN_SECONDS = 8, 200e-6
-"""For a function that waits because deciding about it took too long: it is decided about again at a
-call of so many times its usual time; most calls shorter than the second are not inspected, since
-that takes up to 6 us."""
+FEW_SIGNATURES, LONGER, SHORT_AGAIN_SECONDS = 16, 8, 200e-6
+"""For a function that waits because deciding about it took too long: it had calls of more
+signatures than the first; it is decided about again at a call of `LONGER` times its usual time;
+most calls shorter than the last are not inspected, since that takes up to 6 us."""
 MAX_KINDS = 256
 """Kinds of call beyond this number stay on NumPy: an argument probably changes with every call."""
 
@@ -394,12 +394,14 @@ class FunctionRecord:
     def note_decision(self, seconds: float, *, too_long: bool) -> None:
         """Note what deciding took about a call that then ran on NumPy as written.
 
-        If that is `too_long` in this session, calls run as written until the time of this
-        function's calls is worth its decisions. Those of changing shapes are decided about again
-        and again otherwise.
+        If that is `too_long` in this session, and the shapes of calls change all the time, so that
+        each is decided about again, calls run as written until the time of this function's calls is
+        worth its decisions.
         """
         self.deciding_seconds += seconds
-        if too_long and self.may_wait and list(self.counts) == [NUMPY]:
+        if not (too_long and self.may_wait and list(self.counts) == [NUMPY]):
+            return
+        if sum(len(kind.sizes) for kind in self.kinds.values()) > FEW_SIGNATURES:
             self.count_held()
             due = self.deciding_seconds / SHARE - self.counts[NUMPY].seconds
             self.waits, self._waited_seconds, self._due_seconds = due > 0, 0.0, due
