@@ -13,6 +13,7 @@ import pytest
 import gpuforge as gf
 from gpuforge.runtime import record
 from gpuforge.runtime.execution import pipeline
+from gpuforge.runtime.function.numbers import VALUES
 from gpuforge.runtime.offload import Offloaded
 from gpuforge.runtime.placement.account import Account
 from gpuforge.runtime.record import FEW_SIGNATURES, LONG_SECONDS, MANY, WAIT_SECONDS
@@ -355,6 +356,13 @@ class TestChangingShapes:
         for n in range(FEW_SIGNATURES + 4):
             slept(np.arange(1.0 + n))
         assert len(decided) == FEW_SIGNATURES + 4
+
+    def test_numbers_that_keep_changing_are_found_before(self) -> None:
+        placed = gf.offload(lambda x, n: x + n)
+        for n in range(2 * FEW_SIGNATURES):
+            placed(SMALL, n)
+        assert placed.stats().numbers.changing == {1}
+        assert not placed.stats().waits and VALUES < FEW_SIGNATURES
 
     def test_few_signatures_are_worth_their_decisions(self, decided: list[str]) -> None:
         placed = gf.offload(double)

@@ -52,10 +52,11 @@ LONG_SECONDS, WAIT_SECONDS = 1e-3, 0.01
 """Deciding about a signature takes some milliseconds in all. In a program of more than `MANY`
 functions, calls of each further one run as written until one took longer than the first, or all
 together longer than the second."""
-FEW_SIGNATURES, LONGER, SHORT_AGAIN_SECONDS = 16, 8, 200e-6
+FEW_SIGNATURES, LONGER, SHORT_AGAIN_SECONDS = 32, 8, 200e-6
 """For a function that waits because deciding about it took too long: it had calls of more
-signatures than the first; it is decided about again at a call of `LONGER` times its usual time;
-most calls shorter than the last are not inspected, since that takes up to 6 us."""
+signatures than the first (by then `Numbers` has told which numbers keep changing); it is decided
+about again at a call of `LONGER` times its usual time; most calls shorter than the last are not
+inspected, since that takes up to 6 us."""
 MAX_KINDS = 256
 """Kinds of call beyond this number stay on NumPy: an argument probably changes with every call."""
 
