@@ -605,6 +605,25 @@ class TestShapesOfCalls:
         assert "an argument differs in every call" in str(placed.explain(X, new=1))
 
 
+class Unready:
+    """What answers to no name yet, as a proxy or a deferred module that has to be loaded first."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"{name}: not ready")
+
+
+UNREADY = Unready()
+
+
+def test_a_global_that_is_not_used_is_not_asked_for_what_it_wraps(other: str) -> None:
+    def doubled(x: Any, shown: bool = False) -> Any:
+        if shown:
+            UNREADY.show(x)
+        return x * 2
+
+    same(X * 2, gf.offload(backend=other)(doubled)(X))
+
+
 class TestChoosing:
     def test_unknown_names_are_errors_with_a_suggestion(self) -> None:
         with pytest.raises(UnknownName) as caught:

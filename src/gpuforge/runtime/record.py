@@ -404,7 +404,7 @@ class FunctionRecord:
             return
         if sum(len(kind.sizes) for kind in self.kinds.values()) > FEW_SIGNATURES:
             self.count_held()
-            due = self.deciding_seconds / SHARE - self.counts[NUMPY].seconds
+            due = max(0.0, self.deciding_seconds / SHARE - self.counts[NUMPY].seconds)
             self.waits, self._waited_seconds, self._due_seconds = due > 0, 0.0, due
 
     def leave_uninspected(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -94,14 +94,9 @@ class Session:
         self.libraries.measured = self.priors.measured
         self.demand = Demand(self.libraries, self.priors, self.account, self.kept)
         self.openings = Openings(
-            chosen,
-            self.libraries,
-            self.kept,
-            self.background,
-            self.notes,
-            self.lock,
+            chosen, self.libraries, self.kept, self.background, self.notes, self.lock,
             lambda: self.programs.store,
-        )
+        )  # fmt: skip
         self.trials = Trials(
             self.libraries,
             wanted=chosen.compiler_process and self.policy.learn,

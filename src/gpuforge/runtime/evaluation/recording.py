@@ -205,10 +205,19 @@ def _does(function: Any, values: tuple[Any, ...], has: Callable[[Any], bool]) ->
         bases = [base for one in named if type(one) is type for base in one.__mro__]
         named += [vars(base).get("__init__") for base in bases]
         seen, depth = seen | level, depth + 1
-        named = [getattr(one, "__wrapped__", one) for one in named]
-        level = {one for one in named if type(one) is FunctionType} - seen
+        level = {one for one in map(_wrapped, named) if type(one) is FunctionType} - seen
     _known[key] = found
     return found
+
+
+def _wrapped(value: Any) -> Any:
+    """Return what a decorated function wraps, without code of the value's own: it may import."""
+    if type(value) in (staticmethod, classmethod):
+        return value.__func__
+    try:
+        return object.__getattribute__(value, "__dict__").get("__wrapped__", value)
+    except AttributeError:
+        return value
 
 
 def _overlaps_itself(value: Any) -> bool:
