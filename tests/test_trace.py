@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import sys
 import threading
 import tracemalloc
 import warnings
@@ -368,6 +369,33 @@ def test_threads_lose_no_counted_span() -> None:
     assert sum(one.times for one in found) == 60_000
     assert sum(one.span.end_ns - one.span.start_ns for one in found) == 600_000
     assert len({one.span.thread for one in found}) == 3
+
+
+def test_a_span_under_another_ended_parent_is_counted_apart() -> None:
+    repeating = trace.repeating(repeat, "call")
+    repeat(repeating, trace.REPEATS_KEPT)
+    with trace.span("outer"):
+        for name in ("first", "second"):
+            with trace.span(name):
+                repeat(repeating, 2)
+            repeat(repeating, 1)
+    kept = trace.drain()
+    names = {span.number: span.name for span in kept.spans}
+    found = [(names[one.span.parent], one.times) for one in kept.repeated]
+    assert sorted(found) == [("first", 2), ("outer", 2), ("second", 2)]
+
+
+def test_counting_a_call_takes_few_calls() -> None:
+    repeating, called = trace.repeating(repeat, "call"), []
+    repeat(repeating, trace.REPEATS_KEPT + 1)
+    sys.setprofile(lambda frame, event, _: called.append(event) if event == "call" else None)
+    try:
+        result, _ = repeating.call({}, None, lambda: 1, (), {})
+    finally:
+        sys.setprofile(None)
+    assert result == 1
+    assert len(called) <= 3  # call, the function, add
+    assert sum(one.times for one in trace.drain().repeated) == 2
 
 
 def test_what_is_counted_inside_what_is_counted_is_no_sibling() -> None:

@@ -389,15 +389,15 @@ class Repeating:
 
     def call(
         self, attributes: dict[str, Any], choice: Choice | None, function: Callable[..., Any],
-        /, *args: Any, **kwargs: Any,
-    ) -> Any:  # fmt: skip
+        args: tuple[Any, ...], kwargs: dict[str, Any],
+    ) -> tuple[Any, int]:  # fmt: skip
         """Call a function, and count the time of the call instead of keeping a span.
 
-        A call that raises is kept.
+        Returns the result and the nanoseconds. A call that raises is kept.
         """
-        before, start = latest(), perf_counter_ns()
+        before, start = _here.lane.last, perf_counter_ns()
         try:
-            result = function(*args, **kwargs)
+            result = function(*args, **kwargs) if kwargs else function(*args)
         except BaseException as error:
             about = {**attributes, "error": type(error).__name__}
             keep(self.name, HOST, start, perf_counter_ns(), **about)
@@ -405,7 +405,7 @@ class Repeating:
         end = perf_counter_ns()
         if not self.add(before, attributes, choice, start, end) and choice is not None:
             chose(choice, (end - start) / 1e9)
-        return result
+        return result, end - start
 
     def add(
         self, before: OpenSpan | None, attributes: dict[str, Any], choice: Choice | None,
@@ -421,17 +421,20 @@ class Repeating:
             self._left = self._kept_first
             return False
         lane.timed_ns = end_ns
-        parent, found = _above(_inside_here()), self._latest
+        inside, found = _inside_here(), self._latest
         if (
             found is None
-            or found.parent is not parent
+            or found.inside is not inside
             or found.choice is not choice
             or found.lane is not lane
+            or (found.parent is not None and found.parent.end)
         ):
+            parent = _above(inside)
             key = parent, lane, id(choice)
             found = self._sums.get(key) or _Sum(parent, lane, attributes, choice)
             self._sums[key] = found
             self._latest = found
+            found.inside = inside
         if found.count == found.told[0]:  # the first since the last `take`
             found.start = start_ns
         found.count += 1
@@ -454,7 +457,8 @@ class _Sum:
     """The spans of one kind with one parent, added up by the thread of one lane."""
 
     __slots__ = (
-        "attributes", "choice", "count", "duration", "is_idle", "lane", "parent", "start", "told",
+        "attributes", "choice", "count", "duration", "inside", "is_idle", "lane", "parent", "start",
+        "told",
     )  # fmt: skip
 
     def __init__(
@@ -462,6 +466,7 @@ class _Sum:
         choice: Choice | None,
     ) -> None:  # fmt: skip
         self.parent, self.lane = parent, lane
+        self.inside = parent  # or an ended span inside it
         self.attributes, self.choice = attributes, choice
         self.start = self.count = self.duration = 0
         self.told, self.is_idle = (0, 0), False

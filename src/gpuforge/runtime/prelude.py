@@ -57,7 +57,7 @@ class Early:
             name, self.said = _described(function)
             repeating = self.repeating = trace.repeating(self, name)
         if self.seconds < trace.COUNTED_SECONDS * self.calls and repeating.is_counted():
-            return repeating.call(self.said, None, function, *args, **kwargs)
+            return repeating.call(self.said, None, function, args, kwargs)[0]
         with trace.span(repeating.name, **self.said) as span:
             result = function(*args, **kwargs)
         if isinstance(span, trace.OpenSpan):

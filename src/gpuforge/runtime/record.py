@@ -129,7 +129,8 @@ class CachedDecision:
     plain : whether most calls run as written without being inspected; `short` then counts them
     backend : where the calls run
     seconds : duration of the call at which it was decided
-    timed : seconds of each later call that was long enough to be timed
+    is_timed : whether later calls as written are long enough to be timed
+    timed : seconds of each later call that was timed
     counted : the value of `left` when calls were last counted
     call : makes a call on another backend than NumPy, or a traced one; None to call as written
     replay : makes the call without running the user's Python; None where that is not safe
@@ -143,7 +144,7 @@ class CachedDecision:
     """
 
     __slots__ = (
-        "backend", "call", "choice", "counted", "kind", "left", "limit", "lost_seconds",
+        "backend", "call", "choice", "counted", "is_timed", "kind", "left", "limit", "lost_seconds",
         "moved_bytes", "numpy_seconds", "plain", "replay", "seconds", "short", "timed",
     )  # fmt: skip
 
@@ -168,8 +169,8 @@ class CachedDecision:
         self.kind = kind
         self.backend = backend
         self.seconds = seconds
-        short = backend == NUMPY and seconds < SHORT_SECONDS
-        self.plain = short and limit is None and call is None
+        self.is_timed = limit is not None or seconds >= SHORT_SECONDS
+        self.plain = backend == NUMPY and not self.is_timed and call is None
         self.timed: list[float] = []
         self.left = self.counted = left
 

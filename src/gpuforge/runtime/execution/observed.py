@@ -91,14 +91,20 @@ def traced_call(call: Call, backend: str, call_held: Callable[..., Any]) -> Call
 def counted_call(call: Call, call_held: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `call_held` as `traced_call` does, for short calls on NumPy: most are only counted."""
     name, said = _held_attributes(call, NUMPY)
-    before = replace(call, args=(), kwargs={})
-    repeating = trace.repeating(call.record, name)
+    function, repeating = call.function.function, trace.repeating(call.record, name)
     traced = traced_call(call, NUMPY, call_held)
 
     def counted(held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not repeating.is_counted():
             return traced(held, args, kwargs)
-        return repeating.call(said, held.choice, call_held, before, held, args, kwargs)
+        if held.limit is None:
+            result, ns = repeating.call(said, held.choice, function, args, kwargs)
+        else:
+            with held.limit.one_thread():
+                result, ns = repeating.call(said, held.choice, function, args, kwargs)
+        if held.is_timed:
+            held.timed.append(ns / 1e9)
+        return result
 
     return counted
 

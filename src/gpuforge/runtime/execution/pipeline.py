@@ -34,7 +34,6 @@ from gpuforge.runtime.placement.policy import (
 from gpuforge.runtime.placement.priors import classify
 from gpuforge.runtime.record import MAX_REPLAYS, CachedDecision, KindRecord
 from gpuforge.runtime.session import Session
-from gpuforge.runtime.short import SHORT_SECONDS
 
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.engine import BackendEngine, Outcome
@@ -183,7 +182,7 @@ def _call_traced(
         start = perf_counter()
         result = before.function.function(*args, **kwargs)
         seconds = perf_counter() - start
-    if held.limit or held.seconds >= SHORT_SECONDS:
+    if held.is_timed:
         held.timed.append(seconds)
     return result
 
