@@ -49,7 +49,22 @@ if TYPE_CHECKING:
 
 _log = logger("session")
 FLUSH_SECONDS = 20.0
+_ON_NUMPY = Candidate(NUMPY)
 FORKED = "NumPy only, because other libraries hang after a fork (use the start method 'spawn')"
+
+
+class Running(dict[int, int]):
+    """The threads with calls in progress, and how many each has; entered, it counts one more."""
+
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        self[thread] = self.get(thread, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        thread = threading.get_ident()
+        left = self.pop(thread) - 1
+        if left:
+            self[thread] = left
 
 
 class Session:
@@ -60,7 +75,7 @@ class Session:
         self.loaded = loaded
         self.lock = threading.RLock()
         self.reference = NumpyBackend()
-        self._running: dict[int, int] = {}
+        self.running = Running()
         self.notes: list[str] = list(loaded.problems)
         self.forked = prelude.forked
         if self.forked:
@@ -231,7 +246,7 @@ class Session:
             )
             for backend in self.backends(device, isolate)
         ]
-        return [Candidate(NUMPY), *others]
+        return [_ON_NUMPY, *others]
 
     def equip(self, function: FunctionRecord, record: KindRecord) -> None:
         """Give a kind of call the prior of its class of operations, and its peers."""
@@ -246,24 +261,10 @@ class Session:
         """Return this session's record of an offloaded function, creating it if needed."""
         return self.functions.of(owner, function, options)
 
-    @contextlib.contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count the calling thread among those with a call in progress."""
-        thread = threading.get_ident()
-        with self.lock:
-            self._running[thread] = self._running.get(thread, 0) + 1
-        try:
-            yield
-        finally:
-            with self.lock:
-                self._running[thread] -= 1
-                if not self._running[thread]:
-                    del self._running[thread]
-
     @property
     def crowded(self) -> bool:
         """Whether several threads have calls in progress, which distort each other's timings."""
-        return len(self._running) > 1
+        return len(self.running) > 1
 
     def flush(self, *, force: bool = False) -> None:
         """Write what was learned to the history, at most once per `FLUSH_SECONDS` unless forced."""
@@ -322,7 +323,7 @@ class Session:
         """Continue in a forked child: NumPy only, fresh locks, no history."""
         self.lock = threading.RLock()
         self.forked = True
-        self._running = {}
+        self.running = Running()
         self.openings.fork(self.lock)
         self.trials.fork()
         self.warms = False

@@ -201,7 +201,7 @@ def _devices(call: Call, library: str) -> list[str]:
 def _answer_by_measuring(call: Call) -> Benefit:
     """Run the call on copies of its arguments, on each backend, and return the answer."""
     session = call.session
-    with session.counted():
+    with session.running:
         made = Measurement(call)
         if made.numpy.cell.typical >= UNPROMISING_SECONDS:
             for library in _unopened_libraries(call):

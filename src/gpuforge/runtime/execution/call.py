@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 from gpuforge import __version__
@@ -29,7 +28,8 @@ class Call:
     ----------
     args, kwargs : as the user gave them
     held : calls of the same signature made under a cached decision since the last decision
-    estimates : expected time on each backend that may run the call; filled by `decide`
+    able : the candidates that may run the call; filled by `decide`
+    estimates : expected time on those of them that may be faster than NumPy; filled by `decide`
     """
 
     session: Session
@@ -40,9 +40,10 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     held: int = 0
+    able: list[Candidate] | None = None
     estimates: dict[str, Estimate | None] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def candidates(self) -> list[Candidate]:
         """NumPy, and the open backends on devices that the function may use."""
         options = self.function.options
@@ -81,14 +82,13 @@ def open_call(
             record = _new_kind(session, function, signature)
             loops = LOOP in function.operations
             record.kind.unbounded = loops and not can_start_again((*args, *kwargs.values()))
-        elif record.kind.peer is None and session.backends():
-            session.equip(function, record)
-        key = record.signature(signature.exact, signature.size)
+        key = record.key(signature)
     return Call(session, function, record, signature, key, args, kwargs, held)
 
 
 def _new_kind(session: Session, function: FunctionRecord, signature: Signature) -> KindRecord:
-    record = KindRecord(digest(stable_text(signature.kind)), signature.text)
+    stem = stable_text(signature.kind)
+    record = KindRecord(digest(stem), signature.text, stem[:-1])
     if len(function.kinds) >= MAX_KINDS:
         record.stays = f"over {MAX_KINDS} kinds of call: an argument differs in every call"
         return record

@@ -68,7 +68,9 @@ def _consider(
     signature = sign(args, kwargs)
     if signature is INSIDE:
         return written(*args, **kwargs)
-    function = session.record(offloaded, written, offloaded._options)
+    function = known
+    if function is None or function.owner() is not offloaded:
+        function = session.record(offloaded, written, offloaded._options)
     if function.waits and not began and not isinstance(signature, AsWritten):
         return _wait(session, function, args, kwargs)
     function.end_waiting()
@@ -92,7 +94,7 @@ def _consider(
         call = open_call(session, function, signature, args, kwargs)
         if held_before:
             _learn_from_cached(call, held_before)
-        with session.counted():
+        with session.running:
             placed = pipeline.place(call)
         span.note(backend=placed.backend)
         if hot is not None and placed.hold:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuforge.dataclass import replace
+from gpuforge import trace
 from gpuforge.errors import BackendUnavailable
 from gpuforge.log import logger
 from gpuforge.runtime.backends import Backend, device_of
@@ -30,41 +30,61 @@ TELLING_SAMPLES = 3
 """A recorded plan only names a backend with this many samples."""
 
 
-def decide(call: Call) -> Decision:
-    """Return where a call runs, with what is known about each backend."""
-    call.session.openings.collect()
-    with call.session.lock:
-        rows = tuple([_row(call, candidate) for candidate in call.candidates])
-        call.estimates = {row.backend: row.estimate for row in rows if not row.refused}
-        return replace(_choose(call, rows), rows=rows)
+def decide(call: Call, *, every: bool = False) -> Decision:
+    """Return where a call runs, with what is known about each backend.
+
+    With `every`, and while tracing is on, also for those that cannot be faster than NumPy.
+    """
+    session, kind = call.session, call.record.kind
+    session.openings.collect()
+    with session.lock:
+        found = call.candidates
+        if kind.peer is None and len(found) > 1:
+            session.equip(call.function, call.record)
+        if call.record.compiling:
+            _collect_compilations(call)
+        refused = {one.name: refusal(call, one.name) for one in found}
+        call.able = [one for one in found if not refused[one.name]]
+        known = call.estimates = kind.estimates(
+            call.able, call.key, call.signature.size, every=every or trace.enabled
+        )
+        made, numpy = _choose(call), known[NUMPY]
+        made.rows = tuple(
+            [Row(n, None if why else known.get(n, numpy), why) for n, why in refused.items()]
+        )
+        return made
 
 
-def _choose(call: Call, rows: tuple[Row, ...]) -> Decision:
+def _choose(call: Call) -> Decision:
     session, options = call.session, call.function.options
     stays = call.function.stays or call.record.stays
     if stays:
         return Decision(NUMPY, settled=True, why=stays)
     if call.function.waits:
         return Decision(NUMPY, why=WAITS_AGAIN if call.function.waits_again else WAITS)
-    if call.pin and (call.pin != NUMPY or options.isolate):
+    pin = call.pin
+    if pin and (pin != NUMPY or options.isolate):
         return _pinned(call)
     limit = session.settings.min_elements if options.min_elements is None else options.min_elements
     if call.signature.size < limit:
         return Decision(NUMPY, settled=True, why=f"fewer than {limit} elements (min_elements)")
-    if call.pin:
+    if pin:
         return Decision(NUMPY, settled=True, why="pinned to numpy")
     if session.plan is not None:
         return _planned(call)
-    disturbed = session.crowded or session.background.is_importing  # a try would take too long
+    crowded = session.crowded
+    disturbed = crowded or session.background.is_importing  # a try would take too long
     learn = session.policy.learn and not disturbed
-    explores = bool(session.settings.explore_share)
-    policy = Policy(session.allowance(), learn, explores, known_only=session.in_the_red)
-    _collect_compilations(call)
-    able = [one for one in call.candidates if one.name in call.estimates]
-    if session.crowded:  # the program's own threads use the cores
+    policy = Policy(learn=learn)
+    if len(call.estimates) > 1:
+        explores = bool(session.settings.explore_share)
+        policy = Policy(session.allowance(), learn, explores, known_only=session.in_the_red)
+    able = call.able or []
+    if crowded:  # the program's own threads use the cores
         able = [one for one in able if one.name == NUMPY or one.name not in NUMPYS_OWN]
     made = policy.decide(call.record.kind, call.key, call.signature.size, able, call.estimates)
-    return replace(made, settled=False) if session.crowded else made
+    made.settled = made.settled and not crowded
+    return made
 
 
 def _collect_compilations(call: Call) -> None:
@@ -87,13 +107,6 @@ def _collect_compilations(call: Call) -> None:
             curve.refused = "its graphs are too many, or too large, to be compiled"
 
 
-def _row(call: Call, candidate: Candidate) -> Row:
-    kind, name = call.record.kind, candidate.name
-    refused = refusal(call, name)
-    estimate = None if refused else kind.estimate(candidate, call.key, call.signature.size)
-    return Row(name, estimate, refused, kind.curve(name).verified)
-
-
 def lost_seconds(decision: Decision, backend: str, seconds: float) -> float | None:
     """Return a call's regret: how much longer it took than it would on the best known backend.
 
@@ -108,7 +121,9 @@ def lost_seconds(decision: Decision, backend: str, seconds: float) -> float | No
 
 def candidates(call: Call) -> list[Candidate]:
     """Return the backends that may run this call."""
-    return [one for one in call.candidates if not refusal(call, one.name)]
+    if call.able is None:
+        call.able = [one for one in call.candidates if not refusal(call, one.name)]
+    return call.able
 
 
 def refusal(call: Call, name: str) -> str:
@@ -116,9 +131,10 @@ def refusal(call: Call, name: str) -> str:
     if name == NUMPY:
         return ""
     stays = call.function.stays or call.record.stays
-    known = stays or too_large(call, name) or call.record.kind.curve(name).refused
-    free = not call.pin and call.session.plan is None
-    if not known and free and call.record.varies(call.key):
+    limited = call.session.settings.memory_limit and too_large(call, name)
+    known = stays or limited or call.record.kind.curve(name).refused
+    varies = not known and call.record.new_graphs and call.record.varies(call.key)
+    if varies and not call.pin and call.session.plan is None:
         backend = call.session.backend(name)
         known = "each call has another graph to compile" if backend and backend.compiles else ""
     return known or (_worker_refusal(call, name) if name.endswith(":worker") else "")

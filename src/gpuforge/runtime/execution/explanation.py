@@ -78,7 +78,7 @@ def _cells(row: Row, choice: str) -> tuple[str, str, str, str, str]:
 def explain_call(call: Call) -> Explanation:
     """Return the estimates of every backend for one call, without running it."""
     with call.session.lock:
-        decision = decide(call)
+        decision = decide(call, every=True)
         rows = [_row(call, row) for row in decision.rows] + _rows_not_open(call)
     choice = decision.trial or decision.backend
     notes = (*_notes(call, decision), *_why_not_the_fastest(call, decision, rows))
@@ -94,7 +94,7 @@ def _row(call: Call, row: Known) -> Row:
     transfer = 0.0 if name == NUMPY else call.record.transfers.get((call.key, name))
     run = None if transfer is None else max(0.0, estimate.seconds - transfer)
     evidence = estimate.evidence
-    if not row.verified:
+    if not call.record.kind.curve(name).verified:
         evidence += "; its result has not been compared with NumPy's yet"
     return Row(name, transfer, run, estimate.seconds, evidence)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.replay import Replay
 
 _log = logger("placement")
-_NO_LIMIT = nullcontext()
+_NO_LIMIT = trace.NOTHING
 HOLD_SECONDS, LONG_HOLD = 50e-3, 4
 """How long a decision is cached before the next one, and how many times as long if no other
 backend can be worth a try before."""
@@ -616,9 +615,11 @@ def calls_to_hold(call: Call, decision: Decision, seconds: float) -> int:
 
     0 if this call took much longer than the ones before: the next decision must see the change.
     """
+    if not decision.settled:
+        return 0
     name = decision.backend
     cell = call.record.kind.curve(name).cell(call.key)
-    if not decision.settled or (cell.seconds and seconds > SURPRISING * cell.typical):
+    if cell.seconds and seconds > SURPRISING * cell.typical:
         return 0
     most = MAX_HELD if name == NUMPY else MAX_HELD_ELSEWHERE
     calls = HOLD_SECONDS / max(seconds, 1e-7)

@@ -212,7 +212,7 @@ class Batch:
         session = self.session
         call = open_call(session, self.runs, made.signature, (), {}, made.held)
         made.held = 0
-        with session.counted():
+        with session.running:
             decision = decide(call)
             name = decision.trial or decision.backend
             backend = session.backend(name) if name != NUMPY else None

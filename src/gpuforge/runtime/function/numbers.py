@@ -7,7 +7,7 @@ differ only in such a number therefore share one signature.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuforge.runtime.function.key import Place
@@ -33,7 +33,8 @@ class Numbers:
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Note the numbers of a call; return whether another argument keeps changing from now."""
         before = self.changing
-        for place, value in _placed(args, kwargs):
+        placed: list[tuple[Place, Any]] = [*enumerate(args), *kwargs.items()]
+        for place, value in placed:
             if type(value) is int and place not in self.changing:
                 values = self._values.setdefault(place, set())
                 values.add(value)
@@ -51,8 +52,3 @@ class Numbers:
     def recall(self, text: str) -> None:
         """Take over what another process found to keep changing."""
         self.changing = frozenset(int(one) if one.isdecimal() else one for one in text.split())
-
-
-def _placed(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
-    yield from enumerate(args)
-    yield from kwargs.items()

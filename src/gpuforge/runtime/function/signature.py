@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuforge.dataclass import dataclass, replace
+from gpuforge.dataclass import dataclass
 from gpuforge.runtime.function.key import ANY, generalize
 
 NUMERIC_KINDS = "biufc"
@@ -19,8 +19,7 @@ _BY_VALUE = (int, bool, str, type(None))
 _PLAIN = {int, bool, str, type(None), float, complex, list, tuple, dict}
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """The properties of a call on which its time depends.
 
     Attributes
@@ -29,14 +28,24 @@ class Signature:
     exact : hashable; equal for calls whose arrays have the same shapes and layouts too
     size : elements of all arrays together
     nbytes : bytes of all arrays together
-    text : dtypes and shapes of the arrays
+    label : what it stands for, if it was not read from the arguments of one call
     """
 
     kind: tuple[Any, ...]
     exact: tuple[Any, ...]
     size: int
     nbytes: int
-    text: str
+    label: str = ""
+
+    @property
+    def text(self) -> str:
+        """Dtypes and shapes of the arrays."""
+        kinds, forms = self.kind[1:], self.exact[len(self.kind) :]
+        return self.label or ", ".join(
+            f"{np.dtype(kind[0])}[{','.join(map(str, form[0]))}]"
+            for kind, form in zip(kinds, forms, strict=True)
+            if type(kind) is tuple
+        )
 
     def general(self, args: Sequence[Any], kwargs: Mapping[str, Any], changing: Any) -> Signature:
         """Return the signature of all calls that differ only in numbers that keep changing."""
@@ -45,7 +54,7 @@ class Signature:
         for place, value in enumerate((*given, *named.values()), len(self.kind)):
             if value is ANY:
                 exact[place] = ANY
-        return replace(self, exact=tuple(exact))
+        return self._replace(exact=tuple(exact))
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,7 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
     kinds: list[Any] = [tuple(kwargs)]
     exact: list[Any] = []
     arrays: list[np.ndarray[Any, Any]] = []
+    size = nbytes = 0
     for value in (*args, *kwargs.values()):
         kind = type(value)
         if kind is np.ndarray:
@@ -76,6 +86,8 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
             kinds.append((value.dtype.str, _shape_class(value.shape), _layout(value)))
             exact.append((value.shape, value.strides))
             arrays.append(value)
+            size += value.size
+            nbytes += value.nbytes
             continue
         if is_recorded_array(value):
             return INSIDE
@@ -86,11 +98,9 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
         exact.append(value if isinstance(value, _BY_VALUE) else _length(value))
     if not arrays:
         return AsWritten("no NumPy array among the arguments")
-    if overlapping(arrays):
+    if len(arrays) > 1 and overlapping(arrays):
         return AsWritten("arguments overlap in memory")
-    size, nbytes = sum(a.size for a in arrays), sum(a.nbytes for a in arrays)
-    text = ", ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in arrays)
-    return Signature(tuple(kinds), (*kinds, *exact), size, nbytes, text)
+    return Signature(tuple(kinds), (*kinds, *exact), size, nbytes)
 
 
 def foreign(value: Any) -> str:
@@ -136,8 +146,10 @@ def overlapping(values: Sequence[Any], *, twice: bool = False) -> bool:
 
 def raising_errors() -> str:
     """Return the name of a floating-point error that currently raises; empty if none does."""
-    modes = np.geterr().items()
-    return next((name for name, mode in modes if mode in ("raise", "call")), "")
+    for name, mode in np.geterr().items():
+        if mode in ("raise", "call"):
+            return name
+    return ""
 
 
 def warnings_raise() -> bool:
@@ -153,7 +165,7 @@ def warnings_raise() -> bool:
 
 def _shape_class(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape with lengths capped at 2: beyond that, length changes no dtype or error."""
-    return tuple(min(length, 2) for length in shape)
+    return tuple([min(length, 2) for length in shape])
 
 
 def _layout(array: np.ndarray[Any, Any]) -> str:

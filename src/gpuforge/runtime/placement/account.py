@@ -64,8 +64,8 @@ class Account:
     @property
     def decides_too_long(self) -> bool:
         """Whether deciding took more than `SHARE` of NumPy's time and `FLOOR_SECONDS`."""
-        earned = SHARE * self.share_of_time * self.numpy_seconds
-        return self.deciding_seconds > earned + FLOOR_SECONDS
+        beyond = self.deciding_seconds - FLOOR_SECONDS
+        return beyond > 0 and beyond > SHARE * self.share_of_time * self.numpy_seconds
 
     @property
     def in_the_red(self) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Hashable, Iterable
+from functools import partial
 from math import erfc, exp, log, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpuforge.dataclass import dataclass, field
 
@@ -48,7 +49,7 @@ class Cell:
     provisional : whether the last sample is of a first call, to be replaced by the next one
     """
 
-    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
+    seconds: deque[float] = field(default_factory=partial(deque, maxlen=KEPT_SAMPLES))
     count: int = 0
     missed_seconds: float = 0.0
     idle_seconds: float = 0.0
@@ -82,7 +83,7 @@ class Cell:
     @property
     def typical(self) -> float:
         """Median of the kept samples, in seconds."""
-        return self._quarters()[1]
+        return (self._quartiles or self._quarters())[1]
 
     @property
     def warming(self) -> bool:
@@ -196,7 +197,7 @@ class Curve:
     """
 
     cells: dict[Hashable, Cell] = field(default_factory=dict)
-    sizes: list[tuple[int, Hashable]] = field(default_factory=list)
+    sizes: list[tuple[int, Any]] = field(default_factory=list)
     refused: str = ""
     verified: bool = False
     first_seconds: list[float] = field(default_factory=list)
@@ -218,7 +219,7 @@ class Curve:
         cell = self.cell(signature)
         if not cell.seconds:
             self._update_surprise(size, seconds)
-            at = bisect_left(self.sizes, size, key=lambda pair: pair[0])
+            at = bisect_left(self.sizes, (size,))
             self.sizes.insert(at, (size, signature))
         told = cell.add(seconds, first=first)
         if len(cell.row) == 1:
@@ -237,7 +238,7 @@ class Curve:
 
     def neighbours(self, size: int) -> tuple[tuple[int, float] | None, tuple[int, float] | None]:
         """Return the nearest measured (size, seconds) at or below and above `size`."""
-        at = bisect_left(self.sizes, size + 1, key=lambda pair: pair[0])
+        at = bisect_left(self.sizes, (size + 1,))
         below = self.sizes[at - 1] if at else None
         above = self.sizes[at] if at < len(self.sizes) else None
         return (

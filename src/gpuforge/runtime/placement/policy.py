@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import reduce
+from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -72,24 +73,22 @@ class Candidate(NamedTuple):
     busy: bool = False
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """What is known about one backend for one call.
 
     Attributes
     ----------
-    estimate : how long the call would take; None if nothing is known
+    estimate : how long the call would take, NumPy's if it takes that long at least; None if nothing
+        is known
     refused : why it is not a candidate; empty if it is one
-    verified : whether one of its results was compared with NumPy's
     """
 
     backend: str
     estimate: Estimate | None = None
     refused: str = ""
-    verified: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Decision:
     """Where one call runs.
 
@@ -152,25 +151,56 @@ class Kind:
             found = self.curves[backend] = Curve(verified=backend in NUMPYS_OWN)
         return found
 
-    def estimate(self, candidate: Candidate, signature: Hashable, size: int) -> Estimate | None:
-        """Return how long the call would take on a backend, or None if nothing is known."""
+    def estimates(
+        self, candidates: Iterable[Candidate], signature: Hashable, size: int, *,
+        every: bool = False,
+    ) -> dict[str, Estimate | None]:  # fmt: skip
+        """Return how long the call would take on NumPy and the backends that may be faster.
+
+        A backend whose minimum time is NumPy's or longer is left out, unless this signature was
+        measured there or `every` backend is wanted: its estimate could change no decision.
+        """
+        reference = self.curve(NUMPY)
+        base = reference.estimate(signature, size, reference)
+        most = inf if every or base is None else base.seconds
+        return {
+            one.name: self.estimate(one, signature, size, base)
+            for one in candidates
+            if one.name == NUMPY or one.busy or self.floor(one) < most
+            or self.is_measured(one.name, signature)
+        }  # fmt: skip
+
+    def estimate(
+        self, candidate: Candidate, signature: Hashable, size: int, base: Estimate | None = None
+    ) -> Estimate | None:
+        """Return how long the call would take on a backend, or None if nothing is known.
+
+        `base` is the estimate from NumPy's samples, if the caller has it.
+        """
         reference, name = self.curve(NUMPY), candidate.name
-        measured = self.curve(name).estimate(signature, size, reference)
+        measured = base = base or reference.estimate(signature, size, reference)
+        if name != NUMPY:
+            measured = self.curve(name).estimate(signature, size, reference)
         if name != NUMPY and (measured is None or measured.spread > FAR_SPREAD):
-            guess = self._by_ratio(name, signature, size)
+            guess = self._by_ratio(name, size, base)
             measured = measured.joined(guess) if measured and guess else measured or guess
         if measured is None or measured.samples:
             return measured
-        return measured._replace(seconds=max(measured.seconds, self.floor(candidate)))
+        least = self.floor(candidate)
+        return measured if measured.seconds >= least else measured._replace(seconds=least)
 
     def floor(self, candidate: Candidate) -> float:
         """Return the minimum time of a call on a backend."""
         return max(candidate.floor_seconds, self.recording_seconds)
 
-    def _by_ratio(self, backend: str, signature: Hashable, size: int) -> Estimate | None:
+    def is_measured(self, backend: str, signature: Hashable) -> bool:
+        """Return whether calls of a signature were timed on a backend."""
+        curve = self.curves.get(backend)
+        cell = curve and curve.cells.get(signature)
+        return bool(cell and cell.seconds)
+
+    def _by_ratio(self, backend: str, size: int, base: Estimate | None) -> Estimate | None:
         """Return an estimate from NumPy's time and ratios of other kinds and functions."""
-        reference = self.curve(NUMPY)
-        base = reference.estimate(signature, size, reference)
         if base is None:
             return None
         guesses: list[Estimate] = []
@@ -263,13 +293,14 @@ class Policy:
     ) -> Decision:  # fmt: skip
         """Return where the next call of `signature` runs.
 
-        `estimates` maps backends to `Kind.estimate`, if the caller has computed them already.
+        `estimates` are `Kind.estimates` of those not refused, if the caller has computed them.
         """
-        open_to = [c for c in candidates if not kind.curve(c.name).refused]
         if estimates is None:
-            estimates = {c.name: kind.estimate(c, signature, size) for c in open_to}
+            free = [c for c in candidates if not kind.curve(c.name).refused]
+            estimates = kind.estimates(free, signature, size)
         if estimates.get(NUMPY) is None:
             return Decision(NUMPY)
+        open_to = [c for c in candidates if c.name in estimates]
         best = self.best(kind, signature, open_to, estimates)
         if not self.learn:
             return Decision(best, settled=True)
@@ -298,10 +329,11 @@ class Policy:
         """
         numpy = estimates[NUMPY]
         assert numpy is not None
-        usable = {
+        usable = {NUMPY: numpy.seconds} | {
             c.name: estimate.seconds
             for c in candidates
-            if (estimate := estimates[c.name]) is not None
+            if c.name != NUMPY
+            and (estimate := estimates[c.name]) is not None
             and kind.curve(c.name).verified
             and (not c.compiles or kind.curve(c.name).cell(signature).ready)
             and self._bears(kind, c.name, signature, estimate.seconds, numpy.seconds)
@@ -385,7 +417,8 @@ class Policy:
         if estimate.seconds > max(TRY_FACTOR * leader_seconds, TRY_FLOOR_SECONDS):
             return 0.0, 0.0, float("inf")
         near = curve.verified and estimate.spread <= FAR_SPREAD
-        if not near and cell.missed_seconds * len(curve.cells) < curve.missed_seconds:
+        signatures = len(kind.curve(NUMPY).cells)
+        if not near and cell.missed_seconds * signatures < curve.missed_seconds:
             return 0.0, 0.0, float("inf")  # another signature of this kind is more informative
         saved = cell.missed_seconds if near else curve.missed_seconds  # one far off tells of all
         return saved + now, now, price
@@ -461,18 +494,21 @@ def observe(
     """
     curve = kind.curve(backend)
     seconds = curve.add(signature, size, seconds, first=first)
-    curve.cell(signature).ready = True
+    sampled = curve.cells[signature]
+    sampled.ready = True
     if backend != NUMPY:
         kind.tell(backend, signature, size)
     total = seconds * calls
     kind.busy_seconds += total
-    curve.cell(signature).busy_seconds += total
+    sampled.busy_seconds += total
     for candidate in candidates:
         rival = kind.curve(candidate.name)
         if candidate.name == backend or rival.refused:
             continue
-        estimate = estimates.get(candidate.name) or kind.estimate(candidate, signature, size)
         floor = kind.floor(candidate)
+        if seconds <= floor and signature not in rival.cells:
+            continue  # nothing would be saved
+        estimate = estimates.get(candidate.name) or kind.estimate(candidate, signature, size)
         saved = saving_of(floor, estimate or unknown(seconds), seconds) * calls
         cell = rival.cell(signature)
         cell.row.clear()

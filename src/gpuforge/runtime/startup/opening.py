@@ -275,7 +275,7 @@ class Openings:
 
     def collect(self) -> None:
         """Add the libraries that were opened in the background."""
-        if self:
+        if self._under_way:
             for one, opened in self._finished():
                 self._take_in(one, opened)
 
