@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -96,6 +97,36 @@ def test_a_slow_backend_is_tried_within_the_share() -> None:
     where, _extra, kind = simulate(cost, [10**6] * 1000, TWO)
     assert where.count("fast") <= 2
     assert kind.spent_seconds <= 0.1 * kind.busy_seconds + 3 * cost("fast", 10**6)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_what_is_left_out_changes_no_decision(data: Any) -> None:
+    """Nor what an observed call teaches about the backends that might have been faster."""
+    seconds, sizes = st.floats(1e-6, 1e-2), st.sampled_from([10, 100, 1000])
+    kind, candidates = Kind(), [Candidate(NUMPY)]
+    samples = st.dictionaries(sizes, seconds, max_size=3)
+    for name in ("fast", "jit", "busy"):
+        compiles = name != "fast"
+        candidates.append(Candidate(name, data.draw(seconds), compiles, 1e-4, name == "busy"))
+        kind.curve(name).verified = data.draw(st.booleans())
+        kind.curve(name).missed_seconds = data.draw(st.sampled_from([0.0, 1e-3]))
+    for candidate in candidates:
+        for size, took in data.draw(samples).items():
+            kind.curve(candidate.name).add(size, size, took)
+    size = data.draw(sizes)
+    known_only = data.draw(st.booleans())
+    policy = Policy(data.draw(st.sampled_from([-1.0, 0.0, 1.0])), known_only=known_only)
+    every, few = copy.deepcopy(kind), copy.deepcopy(kind)
+    prices = every.estimates(candidates, size, size, every=True)
+    assert policy.decide(every, size, size, candidates, prices) == policy.decide(
+        few, size, size, candidates
+    )
+    took = data.draw(seconds)
+    for one in (every, few):
+        observe(one, size, size, NUMPY, took, candidates)
+    for name in ("fast", "jit", "busy"):
+        assert every.curve(name).missed_seconds == few.curve(name).missed_seconds
 
 
 def test_learning_off_tries_nothing() -> None:

@@ -256,10 +256,8 @@ class KindRecord:
         """Return the digest of an exact signature of this kind."""
         found = self.signatures.get(signature.exact)
         if found is None:
-            forms = signature.exact[len(signature.kind) :]
-            texts = [numbers_text(f) if type(f) is tuple else stable_text(f) for f in forms]
-            found = digest(f"{','.join([self.stem, *texts])})")
-            self.signatures[signature.exact] = found
+            texts = [self.stem, *map(_form_text, signature.exact[len(signature.kind) :])]
+            found = self.signatures[signature.exact] = digest(f"{','.join(texts)})")
             self.sizes[found] = signature.size
         return found
 
@@ -380,9 +378,8 @@ class FunctionRecord:
     def add(self, backend: str, calls: int, seconds: float) -> None:
         """Count calls of `seconds` each."""
         with self._counting:
-            if backend not in self.counts:
-                self.counts[backend] = Count()
-            self.counts[backend].add(calls, seconds)
+            known = self.counts.get(backend) or self.counts.setdefault(backend, Count())
+            known.add(calls, seconds)
         published.count(backend, calls, seconds)
 
     def wait(self, seconds: float) -> float:
@@ -588,9 +585,9 @@ def _code_text(code: CodeType) -> str:
     return f"{code.co_code.hex()} {code.co_names} {constants}"
 
 
-def numbers_text(form: tuple[Any, ...]) -> str:
-    """Return the `stable_text` of nested tuples of whole numbers, at a third of its price."""
-    return repr(form).replace(" ", "").replace(",)", ")")
+def _form_text(one: Any) -> str:
+    """Return the `stable_text` of a value, or faster of an array's shape and strides."""
+    return repr(one).replace(" ", "").replace(",)", ")") if type(one) is tuple else stable_text(one)
 
 
 def stable_text(value: Any) -> str:

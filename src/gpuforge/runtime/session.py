@@ -53,18 +53,14 @@ _ON_NUMPY = Candidate(NUMPY)
 FORKED = "NumPy only, because other libraries hang after a fork (use the start method 'spawn')"
 
 
-class Running(dict[int, int]):
-    """The threads with calls in progress, and how many each has; entered, it counts one more."""
+class Running(list[int]):
+    """The threads of the calls in progress; the thread that enters it is there once more."""
 
     def __enter__(self) -> None:
-        thread = threading.get_ident()
-        self[thread] = self.get(thread, 0) + 1
+        self.append(threading.get_ident())
 
     def __exit__(self, *_: object) -> None:
-        thread = threading.get_ident()
-        left = self.pop(thread) - 1
-        if left:
-            self[thread] = left
+        self.remove(threading.get_ident())
 
 
 class Session:
@@ -264,7 +260,7 @@ class Session:
     @property
     def crowded(self) -> bool:
         """Whether several threads have calls in progress, which distort each other's timings."""
-        return len(self.running) > 1
+        return len(set(self.running)) > 1
 
     def flush(self, *, force: bool = False) -> None:
         """Write what was learned to the history, at most once per `FLUSH_SECONDS` unless forced."""

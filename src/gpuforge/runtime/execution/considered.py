@@ -68,9 +68,7 @@ def _consider(
     signature = sign(args, kwargs)
     if signature is INSIDE:
         return written(*args, **kwargs)
-    function = known
-    if function is None or function.owner() is not offloaded:
-        function = session.record(offloaded, written, offloaded._options)
+    function = session.functions.of(offloaded, written, offloaded._options)
     if function.waits and not began and not isinstance(signature, AsWritten):
         return _wait(session, function, args, kwargs)
     function.end_waiting()

@@ -49,9 +49,8 @@ def decide(call: Call, *, every: bool = False) -> Decision:
             call.able, call.key, call.signature.size, every=every or trace.enabled
         )
         made, numpy = _choose(call), known[NUMPY]
-        made.rows = tuple(
-            [Row(n, None if why else known.get(n, numpy), why) for n, why in refused.items()]
-        )
+        made.rows = [Row(name, None if why else known.get(name, numpy), why)
+                     for name, why in refused.items()]  # fmt: skip
         return made
 
 
@@ -62,13 +61,12 @@ def _choose(call: Call) -> Decision:
         return Decision(NUMPY, settled=True, why=stays)
     if call.function.waits:
         return Decision(NUMPY, why=WAITS_AGAIN if call.function.waits_again else WAITS)
-    pin = call.pin
-    if pin and (pin != NUMPY or options.isolate):
+    if call.pin and (call.pin != NUMPY or options.isolate):
         return _pinned(call)
     limit = session.settings.min_elements if options.min_elements is None else options.min_elements
     if call.signature.size < limit:
         return Decision(NUMPY, settled=True, why=f"fewer than {limit} elements (min_elements)")
-    if pin:
+    if call.pin:
         return Decision(NUMPY, settled=True, why="pinned to numpy")
     if session.plan is not None:
         return _planned(call)
@@ -131,10 +129,8 @@ def refusal(call: Call, name: str) -> str:
     if name == NUMPY:
         return ""
     stays = call.function.stays or call.record.stays
-    limited = call.session.settings.memory_limit and too_large(call, name)
-    known = stays or limited or call.record.kind.curve(name).refused
-    varies = not known and call.record.new_graphs and call.record.varies(call.key)
-    if varies and not call.pin and call.session.plan is None:
+    known = stays or too_large(call, name) or call.record.kind.curve(name).refused
+    if not known and call.record.varies(call.key) and not call.pin and call.session.plan is None:
         backend = call.session.backend(name)
         known = "each call has another graph to compile" if backend and backend.compiles else ""
     return known or (_worker_refusal(call, name) if name.endswith(":worker") else "")

@@ -77,7 +77,6 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
     kinds: list[Any] = [tuple(kwargs)]
     exact: list[Any] = []
     arrays: list[np.ndarray[Any, Any]] = []
-    size = nbytes = 0
     for value in (*args, *kwargs.values()):
         kind = type(value)
         if kind is np.ndarray:
@@ -86,8 +85,6 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
             kinds.append((value.dtype.str, _shape_class(value.shape), _layout(value)))
             exact.append((value.shape, value.strides))
             arrays.append(value)
-            size += value.size
-            nbytes += value.nbytes
             continue
         if is_recorded_array(value):
             return INSIDE
@@ -100,6 +97,7 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
         return AsWritten("no NumPy array among the arguments")
     if len(arrays) > 1 and overlapping(arrays):
         return AsWritten("arguments overlap in memory")
+    size, nbytes = sum([a.size for a in arrays]), sum([a.nbytes for a in arrays])
     return Signature(tuple(kinds), (*kinds, *exact), size, nbytes)
 
 
@@ -146,10 +144,8 @@ def overlapping(values: Sequence[Any], *, twice: bool = False) -> bool:
 
 def raising_errors() -> str:
     """Return the name of a floating-point error that currently raises; empty if none does."""
-    for name, mode in np.geterr().items():
-        if mode in ("raise", "call"):
-            return name
-    return ""
+    modes = np.geterr().items()
+    return next((name for name, mode in modes if mode in ("raise", "call")), "")
 
 
 def warnings_raise() -> bool:

@@ -111,7 +111,7 @@ class Decision:
     settled: bool = False
     patience: float = 0.0
     why: str = ""
-    rows: tuple[Row, ...] = ()
+    rows: Sequence[Row] = ()
 
 
 @dataclass
@@ -152,13 +152,12 @@ class Kind:
         return found
 
     def estimates(
-        self, candidates: Iterable[Candidate], signature: Hashable, size: int, *,
-        every: bool = False,
-    ) -> dict[str, Estimate | None]:  # fmt: skip
+        self, candidates: Iterable[Candidate], signature: Hashable, size: int, every: bool = False
+    ) -> dict[str, Estimate | None]:
         """Return how long the call would take on NumPy and the backends that may be faster.
 
-        A backend whose minimum time is NumPy's or longer is left out, unless this signature was
-        measured there or `every` backend is wanted: its estimate could change no decision.
+        A backend whose minimum time is NumPy's or longer is left out, unless the signature is known
+        there or `every` backend is wanted: its estimate could change no decision.
         """
         reference = self.curve(NUMPY)
         base = reference.estimate(signature, size, reference)
@@ -167,7 +166,7 @@ class Kind:
             one.name: self.estimate(one, signature, size, base)
             for one in candidates
             if one.name == NUMPY or one.busy or self.floor(one) < most
-            or self.is_measured(one.name, signature)
+            or signature in self.curve(one.name).cells
         }  # fmt: skip
 
     def estimate(
@@ -192,12 +191,6 @@ class Kind:
     def floor(self, candidate: Candidate) -> float:
         """Return the minimum time of a call on a backend."""
         return max(candidate.floor_seconds, self.recording_seconds)
-
-    def is_measured(self, backend: str, signature: Hashable) -> bool:
-        """Return whether calls of a signature were timed on a backend."""
-        curve = self.curves.get(backend)
-        cell = curve and curve.cells.get(signature)
-        return bool(cell and cell.seconds)
 
     def _by_ratio(self, backend: str, size: int, base: Estimate | None) -> Estimate | None:
         """Return an estimate from NumPy's time and ratios of other kinds and functions."""
