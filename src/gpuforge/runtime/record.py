@@ -20,7 +20,7 @@ from gpuforge.runtime.function.numbers import Numbers
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
 from gpuforge.runtime.kept import Kept
-from gpuforge.runtime.placement.account import SHARE
+from gpuforge.runtime.placement.account import DECIDING_SHARE
 from gpuforge.runtime.placement.policy import NUMPY, Kind
 from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.short import SHORT_SECONDS, ShortCalls
@@ -410,7 +410,7 @@ class FunctionRecord:
             return
         if sum(len(kind.sizes) for kind in self.kinds.values()) > FEW_SIGNATURES:
             self.count_held()
-            due = max(0.0, self.deciding_seconds / SHARE - self.counts[NUMPY].seconds)
+            due = max(0.0, self.deciding_seconds / DECIDING_SHARE - self.counts[NUMPY].seconds)
             self.waits, self._waited_seconds, self._due_seconds = due > 0, 0.0, due
 
     def leave_uninspected(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -10,6 +10,8 @@ from gpuforge.dataclass import dataclass, field
 
 SHARE, FLOOR_SECONDS = 0.03, 50e-3
 """A session stops exploring once its losses exceed this share of NumPy's time plus this floor."""
+DECIDING_SHARE, DECIDING_FLOOR_SECONDS = 0.015, 25e-3
+"""The same for what decisions took that left calls on NumPy: functions of many signatures wait."""
 REINVESTED = 0.5
 """Share of the gains that may be spent on further exploration."""
 
@@ -63,9 +65,9 @@ class Account:
 
     @property
     def decides_too_long(self) -> bool:
-        """Whether deciding took more than `SHARE` of NumPy's time and `FLOOR_SECONDS`."""
-        beyond = self.deciding_seconds - FLOOR_SECONDS
-        return beyond > 0 and beyond > SHARE * self.share_of_time * self.numpy_seconds
+        """Whether deciding took more than its share of NumPy's time and its floor."""
+        beyond = self.deciding_seconds - DECIDING_FLOOR_SECONDS
+        return beyond > 0 and beyond > DECIDING_SHARE * self.share_of_time * self.numpy_seconds
 
     @property
     def in_the_red(self) -> bool:
