@@ -240,7 +240,7 @@ class Session:
                 SHARE_FELT * backend.compile_seconds,
                 backend.compiles and self.background.is_busy,
             )
-            for backend in self.backends(device, isolate)
+            for backend in ([] if self.forked else self.libraries.backends(device, isolate))
         ]
         return [_ON_NUMPY, *others]
 

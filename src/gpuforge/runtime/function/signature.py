@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy as np
 from gpuforge.dataclass import dataclass
 from gpuforge.runtime.function.key import ANY, generalize
 
+_SIZE, _NBYTES = attrgetter("size"), attrgetter("nbytes")
 NUMERIC_KINDS = "biufc"
 _BY_VALUE = (int, bool, str, type(None))
 _PLAIN = {int, bool, str, type(None), float, complex, list, tuple, dict}
@@ -97,7 +100,7 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
         return AsWritten("no NumPy array among the arguments")
     if len(arrays) > 1 and overlapping(arrays):
         return AsWritten("arguments overlap in memory")
-    size, nbytes = sum([a.size for a in arrays]), sum([a.nbytes for a in arrays])
+    size, nbytes = sum(map(_SIZE, arrays)), sum(map(_NBYTES, arrays))
     return Signature(tuple(kinds), (*kinds, *exact), size, nbytes)
 
 
@@ -161,7 +164,7 @@ def warnings_raise() -> bool:
 
 def _shape_class(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape with lengths capped at 2: beyond that, length changes no dtype or error."""
-    return tuple([min(length, 2) for length in shape])
+    return tuple(map(min, shape, repeat(2)))
 
 
 def _layout(array: np.ndarray[Any, Any]) -> str:
