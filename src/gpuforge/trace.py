@@ -322,6 +322,16 @@ def within(name: str, label: int, /, **attributes: Any) -> OpenSpan | Nothing:
     return made
 
 
+def defined(function: Any) -> tuple[str, dict[str, Any]]:
+    """Return a function's name, and the file and line of its definition as attributes of a span."""
+    from inspect import unwrap
+
+    plain = getattr(function, "__func__", function)
+    name = getattr(plain, "__qualname__", type(plain).__qualname__)
+    code = getattr(unwrap(plain), "__code__", None)
+    return name, {"file": code.co_filename, "line": code.co_firstlineno} if code else {}
+
+
 def keep(
     name: str, label: int, start_ns: int, end_ns: int, nbytes: int = 0, /, **attributes: Any
 ) -> None:

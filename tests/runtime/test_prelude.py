@@ -70,7 +70,7 @@ trace.enable()
 double(x)
 print(len(trace.drain().spans), double.stats().counts["numpy"].calls)
 """
-    said = "('backend', 'numpy') ('function', '__main__.double')"
+    said = "('backend', 'numpy') ('file', '<string>') ('function', '__main__.double') ('line', 6)"
     kept = trace.REPEATS_KEPT
     expected = f"False {kept} {1000 - kept} {said} 1 1001"
     assert run(tmp_path, code) == expected.split()

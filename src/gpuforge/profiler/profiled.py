@@ -47,11 +47,8 @@ def _wrapped(function: Any, name: str, attributes: dict[str, Any]) -> Any:
             f"gpuforge.profiled takes a function, not {function!r}",
             hint="decorate the functions inside, below decorators such as @property",
         )
-    name = name or getattr(function, "__qualname__", type(function).__qualname__)
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is not None:
-        attributes = {"file": code.co_filename, "line": code.co_firstlineno, **attributes}
-    span = functools.partial(trace.span, name, **attributes)
+    own, written = trace.defined(function)
+    span = functools.partial(trace.span, name or own, **{**written, **attributes})
     kinds = (
         (inspect.iscoroutinefunction, _coroutine),
         (inspect.isgeneratorfunction, _generator),

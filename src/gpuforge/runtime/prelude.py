@@ -48,13 +48,15 @@ class Early:
         self.seconds = 0.0
         self.short = ShortCalls()
         self.repeating: trace.Repeating | None = None
-        self.said: dict[str, str] = {}
+        self.said: dict[str, Any] = {}
 
     def call_traced(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function in a span; of many short calls, most are only counted."""
         repeating = self.repeating
         if repeating is None or repeating.is_retired:
-            name, self.said = _described(function)
+            name, written = trace.defined(function)
+            home = f"{getattr(function, '__module__', '?')}.{name}"
+            self.said = {"function": home, "backend": "numpy", **written}
             repeating = self.repeating = trace.repeating(self, name)
         if self.seconds < trace.COUNTED_SECONDS * self.calls and repeating.is_counted():
             return repeating.call(self.said, None, function, args, kwargs)[0]
@@ -189,13 +191,6 @@ class Prelude:
         """Continue in a forked child with a fresh lock."""
         self._lock, self._loading = Lock(), None
         self.forked = self.forked or bool(self._early)
-
-
-def _described(function: Any) -> tuple[str, dict[str, str]]:
-    """Return the name and the attributes of the span of a call."""
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    home = f"{getattr(function, '__module__', '?')}.{name}"
-    return name, {"function": home, "backend": "numpy"}
 
 
 def _is_configured() -> bool:

@@ -27,19 +27,11 @@ def call_span(
 
 def _span_attributes(function: FunctionRecord, given: Iterable[Any]) -> tuple[str, dict[str, Any]]:
     """Return the name and the attributes of a call's span."""
-    name, file, line = _source_location(function.function)
+    name, written = trace.defined(function.function)
     from gpuforge.runtime.evaluation.observed import described
 
     arrays = described([one for one in given if type(one) is np.ndarray])
-    return name, {"function": function.name, "file": file, "line": line, **arrays}
-
-
-def _source_location(function: Callable[..., Any]) -> tuple[str, str, int]:
-    """Return a function's name, and the file and line of its definition."""
-    plain = getattr(function, "__func__", function)
-    code = getattr(plain, "__code__", None)
-    name = getattr(plain, "__qualname__", type(plain).__qualname__)
-    return (name, code.co_filename, code.co_firstlineno) if code else (name, "", 0)
+    return name, {"function": function.name, **written, **arrays}
 
 
 def record_choice(call: Call, decision: Decision, backend: str, seconds: float) -> trace.Choice:
