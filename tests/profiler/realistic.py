@@ -102,7 +102,10 @@ def _placement(chance: random.Random, wall_ns: int) -> Placement:
 
 
 def _readings(chance: random.Random, wall_ns: int) -> list[Series]:
-    memory, pressure = Series("memory", "bytes", "cuda:0"), Series("pressure", "ratio", "cuda:0")
+    memory, pressure = (
+        Series("memory", "bytes", "cuda:0"),
+        Series("memory in use", "ratio", "cuda:0"),
+    )
     busy, power = Series("utilisation", "ratio", "cuda:0"), Series("power", "watts", "cuda:0")
     for at in range(200):
         share = min(0.995, 0.2 + at / 200 + chance.uniform(-0.08, 0.08)) if at < 160 else 0.4

@@ -15,7 +15,7 @@ import pytest
 import gpuforge as gf
 from gpuforge.facts import Absent, Device, Driver, Failed, Machine
 from gpuforge.history import History
-from gpuforge.probe import LiveProbe
+from gpuforge.probe import LiveProbe, SnapshotProbe
 from gpuforge.profiler import machine as machine_module
 from gpuforge.profiler import recording as recording_module
 from gpuforge.profiler.gpus import gpu_of
@@ -95,6 +95,18 @@ def test_a_reason_to_slow_down_is_read_on_after_it_ended() -> None:
     watched.close()
     found = {series.name: list(series.values) for series in watched.take()}
     assert found == {"throttled": [0.0, 1.0, 0.0], "throttled: power cap": [1.0, 0.0]}
+
+
+def test_the_share_of_memory_in_use_is_not_the_time_that_tasks_wait_for_it(tmp_path: Path) -> None:
+    proc = tmp_path / "sysroot" / "proc"
+    (proc / "pressure").mkdir(parents=True)
+    (proc / "meminfo").write_text("MemTotal: 8000 kB\nMemAvailable: 2000 kB\n")
+    (proc / "pressure" / "memory").write_text("some avg10=12.50 avg60=0.00 avg300=0.00 total=0\n")
+    watched = machine_module.Watched(Machine("no_gpu"), SnapshotProbe(tmp_path))
+    watched.sample(0)
+    watched.close()
+    found = {series.name: list(series.values) for series in watched.take()}
+    assert (found["memory in use"], found["memory pressure"]) == ([0.75], [0.125])
 
 
 def machine_of(*gpus: tuple[str, str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from gpuforge import settings
 from gpuforge.detect.cache import Cache
 from gpuforge.detect.machine import detect_machine
 from gpuforge.detect.score import bandwidth_of
-from gpuforge.facts import Absent, Device, Failed, Host, Machine, Reading, known
+from gpuforge.facts import NOT_SHOWN, Absent, Device, Failed, Host, Machine, Reading, known
 from gpuforge.probe import LiveProbe, Output, Probe
 from gpuforge.profiler.model import Series
 from gpuforge.readings import DeviceReaders
@@ -27,6 +27,8 @@ GPU_READINGS = {
     "temperature_celsius": ("temperature", "celsius"), "power_watts": ("power", "watts"),
 }  # fmt: skip
 """Fields of a GPU reading that are recorded, with the name and unit of their series."""
+IN_USE = "memory in use"
+"""Series of the share of a memory that is in use, of which pages show the levels."""
 _FIXED = ("core_clock_max_hertz", "memory_clock_max_hertz", "temperature_limit_celsius",
           "power_limit_watts")  # fmt: skip
 _HOST = ("platform", "machine", "cpu_model", "cores", "memory_total_bytes")
@@ -94,7 +96,8 @@ class Watched:
         for name, unit, value in (
             ("utilisation", "ratio", host.utilization_ratio),
             ("cpu pressure", "ratio", host.cpu_pressure_ratio),
-            ("pressure", "ratio", host.memory_pressure_ratio),
+            ("memory pressure", "ratio", host.memory_pressure_ratio),
+            (IN_USE, "ratio", _in_use(host.memory_available_bytes, host.memory_total_bytes)),
             ("clock", "hertz", cpu.clock_hertz),
             ("temperature", "celsius", cpu.temperature_celsius),
             ("throttled", "ratio", throttled),
@@ -109,7 +112,7 @@ class Watched:
             self._keep(at_ns, who, name, unit, getattr(gpu, field))
         used, room = gpu.memory_used_bytes, gpu.memory_total_bytes
         if isinstance(used, int) and isinstance(room, int) and room:
-            self._keep(at_ns, who, "pressure", "ratio", used / room)
+            self._keep(at_ns, who, IN_USE, "ratio", used / room)
         reasons = gpu.throttle_reasons
         throttled = reasons if isinstance(reasons, Absent | Failed) else float(bool(reasons))
         self._keep(at_ns, who, "throttled", "ratio", throttled)
@@ -140,6 +143,13 @@ class Watched:
     def close(self) -> None:
         """Close the readers."""
         self._gpus.close()
+
+
+def _in_use(free: Reading[int], total: Reading[int]) -> Reading[float]:
+    """Return the share of a memory that is not free, or why it is unknown."""
+    if not (isinstance(free, int) and isinstance(total, int) and total):
+        return free if isinstance(free, Absent | Failed) else NOT_SHOWN
+    return 1 - free / total
 
 
 def _known(facts: Host | Device | DeviceReading, names: Sequence[str]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ function summary(series, pressure) {
 
 function makeCharts() {
   const all = (data.series || []).filter(series => series.time.length);
-  const isPressure = series => series.name === 'pressure' && series.unit === 'ratio';
+  const isPressure = series => series.name === 'memory in use' && series.unit === 'ratio';
   const memory = all.filter(series => series.name.includes('memory') && series.unit === 'bytes');
   const beside = series => memory.some(other => other.device === series.device);
   const shown = all.filter(series => !isPressure(series) || !beside(series));
