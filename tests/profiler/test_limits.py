@@ -44,6 +44,19 @@ def test_what_is_used_is_counted() -> None:
     assert used(profile)["device_bytes"] == 9
 
 
+def test_what_opening_a_library_moves_is_not_counted() -> None:
+    making = Making()
+    call = making.span("f", 0, 5 * MS, label="overhead", function="f")
+    opened = making.span("open", 0, 3 * MS, inside=call, label="overhead", backend="torch")
+    making.span("put", 0, MS, inside=opened, label="transfer", nbytes=8)
+    making.span("get", 3 * MS, MS, inside=call, label="transfer", nbytes=16)
+    assert (used(making.profile)["transfers"], used(making.profile)["transfer_bytes"]) == (1, 16)
+    for label, said in (("host", {}), ("overhead", {"function": "open"})):
+        users = making.span("open", 0, MS, label=label, **said)
+        making.span("put", 0, MS, inside=users, label="transfer", nbytes=16)
+    assert used(making.profile)["transfers"] == 3
+
+
 def test_a_profile_in_which_nothing_was_placed_holds_no_device_memory() -> None:
     assert used(Making().profile)["device_bytes"] == 0
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuforge.profiler.model import TRANSFER, Profile
+from gpuforge.profiler.model import NO_PARENT, OVERHEAD, TRANSFER, Profile
 from gpuforge.units import format_bytes
 
 NAMES = ("calls", "transfers", "transfer_bytes", "device_bytes")
 """What can be limited: calls of offloaded functions on other backends than NumPy, transfers of
-arrays to or from them, the bytes of these transfers, and the peak memory in use on one device."""
+arrays to or from them (without those of opening a library, which only its first call makes), the
+bytes of these transfers, and the peak memory in use on one device."""
 
 
 def used(profile: Profile) -> dict[str, int | None]:
     """Return the use of each of `NAMES` in a profile; None if it could not be read."""
     spans = profile.spans
-    moves = [place for place, label in enumerate(spans.label) if label == TRANSFER]
+    opens: list[bool] = []
+    moves = []
+    for span in spans:
+        own = span.label == OVERHEAD and span.name == "open" and "function" not in span.attributes
+        opens.append(own or (span.parent != NO_PARENT and opens[span.parent]))
+        if span.label == TRANSFER and not opens[-1]:
+            moves.append(span.index)
     calls = sum(one.calls for one in profile.placements if one.backend != "numpy")
     memory = [
         max(one.values)
