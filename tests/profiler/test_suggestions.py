@@ -50,6 +50,18 @@ def test_a_rule_is_silent_where_it_must_be(rule: str) -> None:
     assert not of(rule, MADE[rule][1]())
 
 
+def test_compiling_is_no_part_of_starting_a_call() -> None:
+    making = Calling()
+    for _ in range(40):
+        making.call("step", ("compile", "overhead", 10 * MS), run(2 * MS), extra_ns=MS)
+    assert not of("short_runs", making.profile)
+    for _ in range(80):
+        making.call("step", run(2 * MS), extra_ns=6 * MS)
+    (found,) = of("short_runs", making.profile)
+    told = "a typical call without compiling: 8 ms, of which the device computes 2 ms"
+    assert told in found.evidence
+
+
 @pytest.mark.parametrize("rule", RULE_NAMES)
 def test_a_rule_has_nothing_to_say_of_other_programs(rule: str) -> None:
     quiet = Calling()

@@ -26,7 +26,7 @@ def look(facts: Facts) -> Found:
         rows = [facts.told([first], "first call"), facts.told(later, "later calls")]
         if longest != first:
             rows.append(
-                f"mostly in the first call: {facts.name(longest)}, "
+                f"longest step of the first call: {facts.name(longest)}, "
                 f"{facts.share(facts.own[longest])}"
             )
         yield facts.suggest(
