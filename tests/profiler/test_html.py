@@ -97,7 +97,7 @@ def test_the_first_line_names_the_span_with_the_most_time_of_its_own() -> None:
     making = Making()
     whole = making.span("program", 0, 10 * MS)
     making.span("read", 0, 4 * MS, inside=whole)
-    assert largest(making.profile) == "60.0 %, was spent outside of all spans."
+    assert largest(making.profile) == "60.0 %, was spent in code without a span of its own."
     call = making.span("solve", 4 * MS, 5 * MS, inside=whole, label="overhead", function="solve",
                        file="a.py", line=3)  # fmt: skip
     making.span("direct call", 4 * MS, 4 * MS, inside=call)
@@ -109,7 +109,7 @@ def test_the_first_line_names_the_span_with_the_most_time_of_its_own() -> None:
 
 def test_a_profile_without_spans_makes_a_page() -> None:
     text = html.render(Profile(complete=False, wall_ns=5 * MS))
-    assert "5 ms, but no spans were recorded" in text
+    assert "5 ms: no spans were recorded." in text
     assert "incomplete: the recording ended early" in text
 
 

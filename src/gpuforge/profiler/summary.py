@@ -66,7 +66,8 @@ def first_line(profile: Profile) -> str:
     """Return where the time went, in one line: ``2 s: host 61 %, wait 20 %, …``."""
     where = where_time(profile)
     if where is None:
-        return f"{format_ns(profile.wall_ns)}: no spans were recorded"
+        took = f"{format_ns(profile.wall_ns)}: " if profile.wall_ns else ""
+        return f"{took}no spans were recorded"
     shares = ", ".join(f"{name} {share} %" for name, share in where.percent.items())
     return f"{format_ns(where.wall_ns)}: {shares}"
 

@@ -13,7 +13,7 @@ from gpuforge.profiler.model import DEVICE, HOST, LABELS, PROGRAM, Profile
 from gpuforge.profiler.page.columns import LONGEST_NAME, Row
 from gpuforge.profiler.rates import told
 from gpuforge.profiler.regret import Regret, lost_told, regrets
-from gpuforge.profiler.summary import machine, started, where_time, where_written
+from gpuforge.profiler.summary import first_line, machine, started, where_time, where_written
 from gpuforge.profiler.tables import percent
 from gpuforge.profiler.transfers import peaks_told, transfers
 from gpuforge.units import format_bytes, format_ns, format_seconds, significant
@@ -43,14 +43,16 @@ def lead(profile: Profile, rows: Sequence[Row]) -> str:
     """Return the sentence on where the time went."""
     where = where_time(profile)
     if where is None:
-        return f"{format_ns(profile.wall_ns)}, but no spans were recorded."
+        return f"{first_line(profile)}."
     shares = sorted(where.percent.items(), key=lambda share: -share[1])
     told = ", ".join(f"{share} % {WORDS[name]}" for name, share in shares if share)
     text = f"{format_ns(where.wall_ns)}: {told}."
     largest = _largest_place(profile, rows)
     if largest:
         place, share = largest
-        where_spent = "outside of all spans" if place == PROGRAM else f"in {place} itself"
+        where_spent = (
+            "in code without a span of its own" if place == PROGRAM else f"in {place} itself"
+        )
         text += (
             f" The largest part of the threads' time, {percent(share)}, was spent {where_spent}."
         )
@@ -205,7 +207,7 @@ def transfers_section(profile: Profile) -> str:
         [
             one.way or "not known", (one.count, f"{one.count:,}"),
             _bytes(one.bytes), _number(round(one.seconds * 1e9)),
-            (one.bytes_per_second or 0, f"{significant((one.bytes_per_second or 0) / 1e9)} GB/s"),
+            (speed := one.bytes_per_second or 0, f"{significant(speed / 1e9)} GB/s" * bool(speed)),
             one.of_peak,
         ]
         for one in found
