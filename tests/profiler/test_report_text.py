@@ -142,15 +142,15 @@ torch    to device   2 GB/s  measured
 
 Placements. Placed calls took 24 ms; 8.3 % of it (2 ms) was lost compared with
   the best known backend for each call. For 2 of the calls, no other backend has
-  been measured.
-call                  ran on  calls   each  predicted  best               lost
-solve (8, 8) float64  torch       2  10 ms       8 ms  numpy (predicted)  2 ms
-norm (8,) float64     numpy       2   2 ms       2 ms  numpy              0 ns
+  been measured. The time of a backend with * is predicted.
+call                  ran on  calls   each  predicted  best    lost
+solve (8, 8) float64  torch       2  10 ms       8 ms  numpy*  2 ms
+norm (8,) float64     numpy       2   2 ms       2 ms  numpy      -
 
 Memory peaks
 during             on            bytes
 whole run: memory  torch:cuda:0  5 MiB
-step > solve       torch         3 MiB
+step > solve       host          3 MiB
 
 Data flow between operations. Inferred from the order of spans inside one span:
   the second step may use the result of the first. Bytes moved in between make
@@ -196,6 +196,16 @@ def test_a_rule_that_fails_does_not_cost_the_report(
     assert "step > solve > run" in found
 
 
+def test_of_an_overlong_path_the_end_is_shown() -> None:
+    making = Making()
+    outer = making.span("x" * 5000, 0, 5 * MS)
+    for at, step in enumerate(("read", "write")):
+        making.span(step, 2 * at * MS, 2 * MS, inside=outer)
+    for name in ("text", "markdown"):
+        found = str(formats.render(making.profile, name))
+        assert "… > read" in found and "… > write" in found
+
+
 def test_names_are_cut_and_numbers_are_not() -> None:
     table = Table("", ("name", "n"), [("a" * 200, "1" * 30), ("b", "2")])
     assert table.aligned() == [
@@ -215,7 +225,9 @@ def test_wide_characters_take_two_columns() -> None:
     ]
 
 
-def test_the_analysis_is_fit_for_a_pull_request(suggested: Profile, tmp_path: Path) -> None:
+def test_the_analysis_is_fit_for_a_pull_request(
+    suggested: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = str(formats.render(suggested, "markdown"))
     where = tmp_path / "heat.py"
     assert found.splitlines()[0] == f"# Analysis of `{where}`, 2023-11-14"
@@ -241,6 +253,8 @@ Change: keep it there: x = gf.asarray(x)
 Check: `gpuforge report run.gfp`
 """
     assert finding in found, found
+    monkeypatch.chdir(tmp_path)
+    assert "Now: `heat.py:5`" in str(formats.render(suggested, "markdown"))
     assert "| `solve` | `norm` | 2 | - |" in found
     assert "8.3 % of it (2 ms) was lost compared with" in found
 
@@ -345,8 +359,14 @@ def test_a_link_without_a_peak_is_told_with_the_reason(tmp_path: Path) -> None:
 def test_peaks_are_those_of_devices_and_of_spans(tmp_path: Path) -> None:
     assert [(one.path, one.where, one.bytes) for one in peaks(complete(tmp_path), 5)] == [
         ((), "torch:cuda:0", 5 << 20),
-        (("step", "solve"), "torch", 3 << 20),
+        (("step", "solve"), "host", 3 << 20),
     ]
+
+
+def test_of_shared_memory_no_speed_is_shown() -> None:
+    making = Making()
+    making.span("put", 0, MS, label="transfer", backend="torch:cpu", direction="to device")
+    assert "GB/s" not in str(formats.render(making.profile, "html"))
 
 
 def test_one_operation_feeds_the_next_inside_a_span() -> None:

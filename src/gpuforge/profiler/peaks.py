@@ -18,7 +18,7 @@ class Peak(NamedTuple):
     Attributes
     ----------
     path : the names of the span during which it was reached and its ancestors; empty for a device
-    where : the device or backend
+    where : the device, or ``host``
     what : the name of the reading
     bytes : its value
     """
@@ -48,7 +48,6 @@ def peaks(profile: Profile, n: int) -> list[Peak]:
     inner = {(value, spans.parent[index]) for value, index in highest.values()}
     innermost = [pair for pair in highest.values() if pair not in inner]
     for value, index in heapq.nlargest(n, innermost):
-        backend = str(spans.attributes[index].get("backend", ""))
         path = paths_of_spans(profile)[1][index].names
-        found.append(Peak(path, backend, "memory", value))
+        found.append(Peak(path, "host", "memory", value))  # spans hold the process's memory only
     return found

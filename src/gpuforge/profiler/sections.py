@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from statistics import fmean
 
+from gpuforge.profiler import names
 from gpuforge.profiler.advise import Suggestion, suggestions
 from gpuforge.profiler.breakdown import Breakdown, breakdown
 from gpuforge.profiler.feeds import feeds
@@ -77,7 +78,7 @@ def _queues(profile: Profile, parts: list[Breakdown], shown: int) -> Table:
 def _bottlenecks(profile: Profile, shown: int) -> Table:
     rows = [
         (
-            " > ".join(one.path[-12:]),
+            names.path(one.path[-12:]),
             format_seconds(one.seconds),
             percent(one.share),
             one.label,
@@ -137,8 +138,8 @@ def _placements(profile: Profile, shown: int) -> Table:
             f"{one.placement.calls:,}",
             format_seconds(one.placement.seconds / one.placement.calls),
             "-" if one.predicted_seconds is None else format_seconds(one.predicted_seconds),
-            one.best + ("" if one.measured else " (predicted)"),
-            format_seconds(one.lost_seconds),
+            one.best + ("" if one.measured else "*"),
+            _time(round(one.lost_seconds * 1e9)),
         )
         for one in found[:shown]
     ]
@@ -146,13 +147,15 @@ def _placements(profile: Profile, shown: int) -> Table:
     alone = sum(one.placement.calls for one in found if one.alone)
     if alone:
         said += f" For {alone:,} of the calls, no other backend has been measured."
+    if not all(one.measured for one in found[:shown]):
+        said += " The time of a backend with * is predicted."
     heading = ("call", "ran on", "calls", "each", "predicted", "best", "lost")
     return Table("Placements", heading, rows, (0, 1, 5), said)
 
 
 def _peaks(profile: Profile, shown: int) -> Table:
     rows = [
-        (" > ".join(one.path[-12:]) or f"whole run: {one.what}", one.where, format_bytes(one.bytes))
+        (names.path(one.path[-12:]) or f"whole run: {one.what}", one.where, format_bytes(one.bytes))
         for one in peaks(profile, shown)
     ]
     return Table("Memory peaks", ("during", "on", "bytes"), rows, (0, 1))

@@ -6,8 +6,10 @@ overwritten, because somebody may have edited it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path, PurePath
@@ -128,12 +130,19 @@ def _sources(profile: Profile) -> Iterator[str]:
         yield from _source(profile, file, line)
 
 
+def _from_here(file: str) -> str:
+    """Return a path inside the current folder without that folder, which others do not have."""
+    with suppress(OSError):  # the folder is gone
+        return file.removeprefix(os.path.join(os.getcwd(), ""))
+    return file
+
+
 def _source(profile: Profile, file: str, line: int) -> Iterator[str]:
     """Yield the user's source lines around one, which is marked with ``>``."""
     found = source(profile, file, line)
     changed = "the file was changed after the recording started" if found.changed else ""
     about = found.absent or changed
-    yield f"Now: {code(f'{file}:{line}')}{f'; {about}' if about else ''}"
+    yield f"Now: {code(f'{_from_here(file)}:{line}')}{f'; {about}' if about else ''}"
     yield ""
     if found.lines:
         longest = max((len(run) for _, text in found.lines for run in re.findall("`+", text)),
