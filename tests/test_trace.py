@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import itertools
 import os
 import sys
 import threading
+import time
 import tracemalloc
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpuforge as gf
 from gpuforge import trace
+
+offload = importlib.import_module("gpuforge.runtime.offload")
 
 
 @pytest.fixture(autouse=True)
@@ -187,6 +193,25 @@ def test_a_call_shows_its_way() -> None:
     trace.enable(False)
     pinned(x + 1)
     assert nothing_kept()
+
+
+def test_what_comes_before_the_span_of_a_call_is_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpuforge.runtime.execution import considered
+
+    def later(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        time.sleep(0.01)
+        return function(*args, **kwargs)
+
+    double = gf.offload(backend="numpy")(lambda x: x * 2)
+    for name in ("current_session", "call_span"):
+        monkeypatch.setattr(considered, name, partial(later, getattr(considered, name)))
+    offload._placing.cache_clear()
+    with trace.span("whole"):
+        double(np.ones(3))
+    found = by_name()
+    assert found["import"].label == found["sign"].label == trace.OVERHEAD
+    assert found["import"].parent == found["sign"].parent == found["whole"].number
+    assert found["sign"].end_ns - found["sign"].start_ns >= 20e6
 
 
 def test_tasks_of_an_event_loop_have_each_their_own_nesting() -> None:

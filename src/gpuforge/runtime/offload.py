@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from gpuforge import trace
 from gpuforge.errors import InvalidSettings, UnknownName
 from gpuforge.runtime.context import current
 from gpuforge.runtime.function.key import Place, hot_key
@@ -290,8 +291,8 @@ def _held(holder: Any) -> Any:
 @functools.cache
 def _placing() -> ModuleType:
     """Return the module that places calls, imported for the first call that may be placed."""
-    from gpuforge.runtime.execution import considered
-
+    with trace.within("import", trace.OVERHEAD) if trace.enabled else trace.NOTHING:
+        from gpuforge.runtime.execution import considered
     prelude.end()
     return considered
 

@@ -43,11 +43,12 @@ class Offloaded(Protocol):
 
 def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Make a call where it finishes first, and cache the decision if it is settled."""
+    began = perf_counter_ns() if trace.enabled else 0
     session = current_session()
     if not session.warms:
-        return _consider(session, offloaded, args, kwargs)
+        return _consider(session, offloaded, args, kwargs, began)
     try:
-        return _consider(session, offloaded, args, kwargs)
+        return _consider(session, offloaded, args, kwargs, began)
     finally:
         from gpuforge.runtime.warmup import warm_after_first_call
 
@@ -55,8 +56,9 @@ def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _consider(
-    session: Session, offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+    session: Session, offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any],
+    began: int,
+) -> Any:  # fmt: skip
     start = perf_counter()
     written = offloaded.__wrapped__
     if not session.settings.enabled:
@@ -64,7 +66,6 @@ def _consider(
     known = session.functions.get(id(offloaded))
     if known is not None and known.waits and _may_wait(known, offloaded, args, kwargs):
         return _wait(session, known, args, kwargs)
-    began = perf_counter_ns() if trace.enabled else 0
     signature = sign(args, kwargs)
     if signature is INSIDE:
         return written(*args, **kwargs)
@@ -72,17 +73,20 @@ def _consider(
     if function.waits and not began and not isinstance(signature, AsWritten):
         return _wait(session, function, args, kwargs)
     function.end_waiting()
+    label, said = trace.OVERHEAD, {}
+    if isinstance(signature, AsWritten):
+        label, said = trace.HOST, {"backend": "numpy", "reason": signature.reason}
+    traced = call_span(function, label, (*args, *kwargs.values()), **said)
     if began:
         trace.keep("sign", trace.OVERHEAD, began, perf_counter_ns())
     if offloaded._options.isolate and not offloaded._options.pure:
         return _call_whole(function, args, kwargs)
-    given = (*args, *kwargs.values())
     if isinstance(signature, AsWritten):
         reason = signature.reason
         function.as_written[reason] = function.as_written.get(reason, 0) + 1
-        with call_span(function, trace.HOST, given, backend="numpy", reason=reason):
+        with traced:
             return written(*args, **kwargs)
-    with call_span(function, trace.OVERHEAD, given) as span:
+    with traced as span:
         if session.plan is None and function.numbers.note(args, kwargs):
             function.drop_decisions()
             session.kept.keep(function.numbers_key, function.numbers.text(), later=True)
