@@ -133,8 +133,8 @@ device queue           busy  of wall
 torch:cuda:0 compute  14 ms   35.0 %
 
 Transfers. to device torch, peak: measured
-direction        count     bytes  time      speed  of the link's peak
-to device torch      2  7.63 MiB  8 ms  954 MiB/s      50 % of 2 GB/s
+direction        count     bytes  time   speed  of the link's peak
+to device torch      2  7.63 MiB  8 ms  1 GB/s      50 % of 2 GB/s
 
 Peaks
 backend  of         at most  source

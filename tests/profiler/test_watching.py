@@ -60,7 +60,7 @@ def test_what_failed_is_told_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*JAX is multithreaded")
 def test_a_forked_child_has_a_thread_of_its_own() -> None:
     thread_of_work()
     child = os.fork()

@@ -100,7 +100,7 @@ def _transfers(profile: Profile, shown: int) -> Table:
             f"{one.count:,}",
             format_bytes(one.bytes),
             format_seconds(one.seconds),
-            f"{format_bytes(round(speed))}/s" if (speed := one.bytes_per_second) else "-",
+            one.speed,
             one.of_peak,
         )
         for one in found[:shown]

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from gpuforge.facts import Absent
 from gpuforge.profiler.model import TRANSFER, Profile
 from gpuforge.profiler.rates import Rate, rate
+from gpuforge.units import significant
+
+_SPEEDS = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,13 @@ class Transfers:
     def bytes_per_second(self) -> float | None:
         """Mean speed; None if no time was measured."""
         return self.bytes / self.seconds if self.seconds else None
+
+    @property
+    def speed(self) -> str:
+        """The mean speed as text, in decimal units as the peaks are; ``-`` if no bytes moved."""
+        found = self.bytes_per_second
+        scale, unit = next((one for one in _SPEEDS if (found or 0) >= one[0]), _SPEEDS[-1])
+        return f"{significant(found / scale)} {unit}" if found else "-"
 
     @property
     def of_peak(self) -> str:

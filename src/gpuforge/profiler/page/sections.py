@@ -16,7 +16,7 @@ from gpuforge.profiler.regret import Regret, lost_told, regrets
 from gpuforge.profiler.summary import first_line, machine, started, where_time, where_written
 from gpuforge.profiler.tables import percent
 from gpuforge.profiler.transfers import peaks_told, transfers
-from gpuforge.units import format_bytes, format_ns, format_seconds, significant
+from gpuforge.units import format_bytes, format_ns, format_seconds
 
 WORDS = {
     "host": "the program's own work",
@@ -207,7 +207,7 @@ def transfers_section(profile: Profile) -> str:
         [
             one.way or "not known", (one.count, f"{one.count:,}"),
             _bytes(one.bytes), _number(round(one.seconds * 1e9)),
-            (speed := one.bytes_per_second or 0, f"{significant(speed / 1e9)} GB/s" * bool(speed)),
+            (one.bytes_per_second or 0, one.speed),
             one.of_peak,
         ]
         for one in found

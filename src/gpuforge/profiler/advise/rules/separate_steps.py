@@ -40,8 +40,8 @@ def look(facts: Facts) -> Found:
                 "operations: " + ", ".join(sorted(names)),
             ],
             facts.time(steps) * (1 - 1 / passes),
-            "A library that compiles runs such steps in one pass: install JAX, and gpuforge "
-            "will try it.",
+            "A library that compiles runs such steps in one pass: gpuforge tries JAX where it is "
+            "installed and the function is not pinned to another backend.",
             facts.count(steps),
             calls.spans[0],
             facts.again("--backend", "jax"),
