@@ -363,10 +363,13 @@ def test_peaks_are_those_of_devices_and_of_spans(tmp_path: Path) -> None:
     ]
 
 
-def test_of_shared_memory_no_speed_is_shown() -> None:
+def test_no_speed_is_shown_as_none() -> None:
     making = Making()
     making.span("put", 0, MS, label="transfer", backend="torch:cpu", direction="to device")
-    assert "GB/s" not in str(formats.render(making.profile, "html"))
+    assert "B/s" not in str(formats.render(making.profile, "html"))
+    making.span("put", MS, MS, label="transfer", backend="cuda", direction="to device", nbytes=8)
+    for name in ("text", "html"):
+        assert "8 kB/s" in str(formats.render(making.profile, name))
 
 
 def test_one_operation_feeds_the_next_inside_a_span() -> None:

@@ -50,6 +50,12 @@ def test_a_rule_is_silent_where_it_must_be(rule: str) -> None:
     assert not of(rule, MADE[rule][1]())
 
 
+def test_the_longest_step_of_a_first_call_is_named() -> None:
+    (found,) = of("first_calls", MADE["first_calls"][0]())
+    told = "longest step of the first call: compile, 100 ms (62.5 % of the wall time)"
+    assert told in found.evidence
+
+
 def test_compiling_is_no_part_of_starting_a_call() -> None:
     making = Calling()
     for _ in range(40):
