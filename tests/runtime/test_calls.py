@@ -324,6 +324,20 @@ class TestAsWritten:
         assert "test_calls.py" in str(addressed.explain(X))
         assert places(addressed) == {"numpy": 5}
 
+    def test_a_reason_does_not_quote_a_whole_array(self, other: str, quiet_session: Any) -> None:
+        known = {np.ndarray: 1}
+
+        @gf.offload(backend=other)
+        def chosen(x: Any) -> Any:
+            try:
+                return x + known[type(x)]
+            except KeyError:
+                raise TypeError(f"no space for {np.arange(900.0).reshape(30, 30)}") from None
+
+        same(X + 1, chosen(X))
+        told = chosen.stats().stays
+        assert "\n" not in told and "no space for [[" in told and len(told) < 400
+
     def test_an_exception_of_the_functions_own_leaves_it_where_it_was(
         self, other: str, quiet_session: Any
     ) -> None:

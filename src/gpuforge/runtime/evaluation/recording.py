@@ -31,6 +31,8 @@ _SUSPECT = (TypeError, AttributeError, BufferError, SystemError, NotImplementedE
 """Exceptions raised by a use of an array that only a real NumPy array supports."""
 _REFUSED = ("read-only", "__array__ method not producing an array")
 """Words of NumPy's errors for what it would have done with an array of its own."""
+MOST_OF_AN_ERROR = 160
+"""Characters of an error's text that a reason quotes."""
 
 
 class Recorded:
@@ -633,7 +635,9 @@ def _reason(error: BaseException) -> str:
         if not name.startswith(("gpuforge.", "numpy.")):
             line = f"{innermost.tb_frame.f_code.co_filename}:{innermost.tb_lineno}"
         innermost = innermost.tb_next
-    return f"{line}: {error}" if line else str(error)
+    text = " ".join(str(error).split())  # it may hold the values of a whole array
+    text = f"{text[:MOST_OF_AN_ERROR]}..." if len(text) > MOST_OF_AN_ERROR else text
+    return f"{line}: {text}" if line else text
 
 
 # -- a function with substituted globals ---------------------------------------------------------
