@@ -327,3 +327,30 @@ def test_peers_are_asked_by_class_first_and_never_themselves() -> None:
     assert peers.guess("heavy", "jit", 1000, 3) is None
     mine = peers.guess("heavy", "fast", 1000, 1)
     assert mine is None or mine[1] > same[1]
+
+
+def test_among_ever_new_sizes_a_call_that_something_held_up_is_soon_forgotten() -> None:
+    """Only the first call was made on NumPy, at a small size, and took five times its time."""
+    sizes = [688] + [int(n) for n in np.random.default_rng(0).permutation(4000) + 1000]
+
+    def cost(name: str, size: int) -> float:
+        if name == "fast":
+            return 9e-5
+        return 7e-5 if size == sizes[0] else 1.2e-5 + size * 2e-9
+
+    kind = Kind()
+    kind.curve("fast").verified = True
+    kind.curve("fast").add(3000, 3000, 9e-5)
+    where, _, _ = simulate(cost, sizes, TWO, kind=kind)
+    assert where.count("fast") <= 20
+    assert where[-1000:].count("fast") == 0
+
+
+def test_the_only_call_of_a_size_counts_by_the_sizes_near_it() -> None:
+    curve = Curve()
+    for size, seconds in ((1000, 1e-5), (1100, 9e-5), (1200, 1.2e-5), (5000, 4e-5), (20000, 3e-5)):
+        curve.add(size, size, seconds)
+    assert curve.neighbours(1100)[0] == (1100, 1.2e-5)
+    assert curve.neighbours(5000)[0] == (5000, 4e-5)  # no size is near
+    curve.add(1100, 1100, 9e-5)
+    assert curve.neighbours(1100)[0] == (1100, 9e-5)

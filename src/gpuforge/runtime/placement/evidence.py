@@ -29,6 +29,8 @@ STALE_FACTOR, STALE_SPREAD = 300.0, 0.6
 """Samples are old, with this spread, after this many times their length on other backends."""
 BETWEEN_SPREAD, BEYOND_SPREAD, BEYOND_GROWTH = 0.25, 0.3, 0.15
 """Initial spread between measured sizes; spread beyond the last, and growth with log distance."""
+NEAR_SIZES = 1.5
+"""Sizes up to this ratio are near: calls of those between them take similar times."""
 SURPRISE_SHARE = 0.3
 """Weight of the latest interpolation error in the running mean of squared errors."""
 
@@ -239,12 +241,25 @@ class Curve:
     def neighbours(self, size: int) -> tuple[tuple[int, float] | None, tuple[int, float] | None]:
         """Return the nearest measured (size, seconds) at or below and above `size`."""
         at = bisect_left(self.sizes, (size + 1,))
-        below = self.sizes[at - 1] if at else None
-        above = self.sizes[at] if at < len(self.sizes) else None
         return (
-            (below[0], self.cells[below[1]].typical) if below else None,
-            (above[0], self.cells[above[1]].typical) if above else None,
+            self._measured(at - 1) if at else None,
+            self._measured(at) if at < len(self.sizes) else None,
         )
+
+    def _measured(self, at: int) -> tuple[int, float]:
+        """Return a measured size and its typical seconds.
+
+        Something may have held up the only call of a size: the median with the sizes before and
+        after it counts, if these are near.
+        """
+        size, signature = self.sizes[at]
+        cell = self.cells[signature]
+        if cell.count == 1 and 0 < at < len(self.sizes) - 1:
+            (low, before), (high, after) = self.sizes[at - 1], self.sizes[at + 1]
+            if high <= NEAR_SIZES * low:
+                around = (self.cells[before].typical, cell.typical, self.cells[after].typical)
+                return size, sorted(around)[1]
+        return size, cell.typical
 
     def estimate(self, signature: Hashable, size: int, reference: Curve) -> Estimate | None:
         """Return the estimate for `signature`, or None without any samples.

@@ -411,7 +411,7 @@ class Policy:
             return 0.0, 0.0, float("inf")
         near = curve.verified and estimate.spread <= FAR_SPREAD
         signatures = len(kind.curve(NUMPY).cells)
-        if not near and cell.missed_seconds * signatures < curve.missed_seconds:
+        if not near and (cell.missed_seconds + now) * signatures < curve.missed_seconds:
             return 0.0, 0.0, float("inf")  # another signature of this kind is more informative
         saved = cell.missed_seconds if near else curve.missed_seconds  # one far off tells of all
         return saved + now, now, price
