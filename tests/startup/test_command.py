@@ -67,6 +67,20 @@ def test_a_run_is_told_afterwards(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert "program.py, ended" in text and "not used" in text
 
 
+def test_a_library_that_no_call_came_to_was_loaded_in_vain(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("jax")
+    (tmp_path / "program.py").write_text(
+        "import gpuforge as gf, time\n"
+        "made = gf.warmup(['jax'])\n"
+        "while made.stats['jax'].state != 'ready':\n    time.sleep(0.05)\n"
+    )
+    assert started(sys.executable, "program.py", folder=tmp_path).returncode == 0
+    (jax,) = document(capsys)[1]["libraries"]
+    assert (jax["state"], jax["loaded_in_vain"]) == ("ready", True)
+
+
 def test_deferred_imports_are_told_and_measured(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

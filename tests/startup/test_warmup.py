@@ -166,6 +166,7 @@ def test_a_library_that_cannot_be_opened_is_told(library: str, reason: str, tmp_
     )
     assert done.returncode == 0 and done.stderr == "", done.stderr
     assert done.stdout.startswith("failed ") and reason in done.stdout
+    assert "torch: " not in done.stdout, "the name is told once"
     assert done.stdout.endswith("False\n"), "the program's own process did not import it"
 
 
@@ -255,6 +256,20 @@ def test_a_program_that_ends_meanwhile_is_neither_held_up_nor_disturbed(
     assert (done.stdout, done.stderr, done.returncode) == ("end\n", "", 3)
 
 
+def test_a_stopped_import_is_not_told_as_a_fault_of_the_library(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(
+        "import time\n"
+        "ends = time.monotonic() + 0.8\n"
+        "while time.monotonic() < ends:\n    pass\n"
+        "try:\n    import colorsys\nexcept BaseException:\n    pass\n"
+        "raise RuntimeError('only a part was imported')\n"
+    )
+    done = run(KNOWN + "gf.warmup(['torch'])\ntime.sleep(0.3)\n", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = record.last()["libraries"]["torch"]
+    assert (told["state"], told["reason"]) == ("failed", "the program ended first")
+
+
 def test_a_program_that_forks_meanwhile_goes_on(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = run(
@@ -264,6 +279,38 @@ def test_a_program_that_forks_meanwhile_goes_on(tmp_path: Path) -> None:
         tmp_path,
     )
     assert (done.stdout, done.returncode) == ("child\n5 True\n", 0), done.stderr
+
+
+def test_what_an_import_registers_for_forks_meanwhile_is_called_in_pairs(tmp_path: Path) -> None:
+    """As `concurrent.futures` does: Python alone would release a lock that nobody acquired."""
+    (tmp_path / "torch.py").write_text(
+        "import os, threading, time\n"
+        "ends = time.monotonic() + 0.8\n"
+        "while time.monotonic() < ends:\n    pass\n"
+        "for lock in (threading.Lock(), threading.RLock()):\n"
+        "    os.register_at_fork(\n"
+        "        before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)\n"
+    )
+    done = run(
+        KNOWN + "register = os.register_at_fork\n"
+        "made = gf.warmup(['torch'])\ntime.sleep(0.2)\n"
+        "for _ in range(2):\n    if os.fork() == 0:\n        os._exit(0)\n    os.wait()\n"
+        "print(made.wait(60), 'torch' in sys.modules, os.register_at_fork is register)",
+        tmp_path, variables={"PYTHONWARNINGS": "ignore::DeprecationWarning"},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr, done.returncode) == ("True True True\n", "", 0)
+
+
+def test_a_forked_child_ends_although_jax_was_opened(tmp_path: Path) -> None:
+    """Freeing a client of JAX would wait for threads that only the parent has."""
+    pytest.importorskip("jax")
+    done = run(
+        KNOWN + "gf.warmup(['jax'], wait=True)\n"
+        "if os.fork() == 0:\n    sys.exit(5)\n"
+        "print(os.waitstatus_to_exitcode(os.wait()[1]))",
+        tmp_path, variables={"PYTHONWARNINGS": "ignore::DeprecationWarning"},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr, done.returncode) == ("5\n", "", 0)
 
 
 def test_an_interrupt_ends_the_waiting(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _library(name: str, one: dict[str, Any]) -> dict[str, Any]:
-    in_vain = one["state"] == "open" and not one["uses"]
+    in_vain = one["state"] in ("open", "ready") and not one["uses"]
     made = {"name": name, **one, "loaded_in_vain": in_vain, "reason": one["reason"] or None}
     if one["began_seconds"] is None:
         made["unknown"] = {"began_seconds": "this system does not report when a process started"}

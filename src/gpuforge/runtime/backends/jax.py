@@ -415,4 +415,12 @@ def open_devices() -> list[Backend]:
         devices = list(jax.devices())
     if all(device.platform != "cpu" for device in devices):
         devices.append(jax.devices("cpu")[0])
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=partial(_never_free, [one.client for one in devices]))
     return [JaxBackend(jax, device) for device in devices]
+
+
+def _never_free(clients: list[Any]) -> None:
+    """Keep clients to the end of a forked child: freeing one waits for threads it does not have."""
+    for client in clients:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))

@@ -125,6 +125,12 @@ class Background:
 
 
 _all: WeakSet[Background] = WeakSet()
+_forking: dict[int, list[Callable[[], object]]] = {}
+"""What modules imported while a thread's fork waits want to be called before it, by thread.
+
+Python calls only what was registered when the fork began, but afterwards also what was registered
+since: a lock would be released that nobody acquired.
+"""
 
 
 @contextmanager
@@ -138,9 +144,21 @@ def importing() -> Iterator[None]:
     """
     stop = _Stop(threading.get_ident())
     sys.meta_path.insert(0, stop)
+    register = getattr(os, "register_at_fork", None)
+
+    def register_at_fork(**called: Callable[[], object]) -> None:
+        register(**called)  # type: ignore[misc]
+        if "before" in called and threading.get_ident() == stop.thread:
+            for late in list(_forking.values()):
+                late.append(called["before"])
+
+    if register is not None:
+        os.register_at_fork = register_at_fork  # type: ignore[assignment]
     try:
         yield
     finally:
+        if getattr(os, "register_at_fork", None) is register_at_fork:
+            os.register_at_fork = register  # type: ignore[assignment]
         sys.meta_path.remove(stop)
 
 
@@ -174,11 +192,22 @@ def _wait(patience: float = FORK_PATIENCE_SECONDS) -> None:
         each.wait(patience)
 
 
+def _before_fork() -> None:
+    late = _forking[threading.get_ident()] = []
+    try:
+        _wait()
+    finally:
+        del _forking[threading.get_ident()]
+    for call in reversed(late):
+        call()
+
+
 def _forget() -> None:
+    _forking.clear()
     for each in list(_all):
         each.forget()
 
 
 atexit.register(_wait, END_PATIENCE_SECONDS)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_wait, after_in_child=_forget)
+    os.register_at_fork(before=_before_fork, after_in_child=_forget)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter, thread_time
 from typing import Any
 
@@ -37,12 +38,14 @@ def open_library(name: str, store: ProgramStore | None = None) -> Opened:
 
 def load_library(name: str, store: ProgramStore) -> Opened:
     """Do the part of `open_library` that may run in the background; `settle` does the rest."""
-    try:
-        with importing():
-            start = thread_time()  # other threads' time is not the library's
-            return replace(tested(name, store), seconds=thread_time() - start)
-    except ProgramEnds:
-        return Opened()
+    made = Opened()
+    with suppress(ProgramEnds), importing():
+        start = thread_time()  # other threads' time is not the library's
+        made = replace(tested(name, store), seconds=thread_time() - start)
+    if not made.devices and not threading.main_thread().is_alive():
+        # The import was stopped; some libraries catch that, and then fail in another way.
+        return Opened((), (Failure(name, "the program ended first"),))
+    return made
 
 
 def settle(name: str, opened: Opened) -> Opened:

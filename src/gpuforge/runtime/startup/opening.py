@@ -108,7 +108,10 @@ class Opening:
         """Record the outcome."""
         self.elapsed_seconds = perf_counter() - self._start
         self._opened, self.held_seconds = made, held_seconds
-        self.failure = "; ".join(f"{one.name}: {one.reason}" for one in made.failures)
+        self.failure = "; ".join(
+            one.reason if one.name == self.library.name else f"{one.name}: {one.reason}"
+            for one in made.failures
+        )
         self.state = "ready" if made.devices else "failed"
         if self.state == "failed" and not self.failure:
             self.failure = "it found no device"
