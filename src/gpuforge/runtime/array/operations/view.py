@@ -304,6 +304,8 @@ def astype(recorder: Recorder, x: Any, dtype: Any, order: Any = "K", casting: An
         raise Unsupported("a conversion that is not allowed")
     if array.dtype.kind == "c" and wanted.kind not in "cb":
         raise Unsupported("complex numbers lose their imaginary part, for which NumPy warns")
+    if order == "F" and array.ndim > 1:
+        raise Unsupported("Fortran order")
     if not copy and array.dtype == wanted:
         return x
     return make(recorder, cast(recorder, node_of(array), wanted), scalar=array._scalar)
