@@ -419,7 +419,7 @@ class TestCaptured:
     ) -> None:
         def made(x: Any) -> Any:
             y = np.zeros(x.shape[0])
-            seen.append(type(y).__module__ == "numpy")
+            seen.append(not hasattr(type(y), "_recorder"))
             return y + np.sum(x, axis=1)
 
         seen: list[bool] = []

@@ -113,13 +113,11 @@ class Array:
     # -- values, where Python needs them --------------------------------------------------------
 
     def __len__(self) -> int:
-        if not self._node.shape:
-            raise TypeError("len() of unsized object")
-        return self._node.shape[0]
+        return self._node.shape[0] if self._node.shape else len(value_of(self))
 
     def __iter__(self) -> Iterator[Any]:
         if not self._node.shape:
-            raise TypeError("iteration over a 0-d array")
+            return iter(value_of(self))  # NumPy raises the error
         if len(self._node.shape) == 1:
             return _elements(self)
         return (self[place] for place in range(self._node.shape[0]))  # type: ignore[index]
@@ -155,10 +153,16 @@ class Array:
         return format(value_of(self), spec)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return value_of(self).__reduce_ex__(protocol)
+        # Of a read-only array, protocol 5 makes another one.
+        made = value_of(self) if self._scalar else host_of(self).copy(order="K")
+        return made.__reduce_ex__(protocol)
 
     def __sizeof__(self) -> int:
         return 112 + self.nbytes
+
+
+Array.__name__, Array.__qualname__, Array.__module__ = "ndarray", "ndarray", "numpy"
+"""As programs print the type of an array."""
 
 
 class Flags:
@@ -270,9 +274,13 @@ def exported(array: Array) -> Host:
     recorder, node, storage = array._recorder, node_of(array), storage_of(array)
     _, held = recorder.exports.get(id(array), (array, None))
     view = None if held is None else held()
+    if storage.source is not None and storage.version:
+        raise recorder.refuse("a NumPy array is made of an argument that was written into")
     if view is None:
-        host = host_of(array)
-        if storage.source is None:
+        if storage.source is not None:
+            host = follow(storage.original.host, array._chain)
+        else:
+            host = host_of(array)
             if node.host is None or node.host.base is not None or not node.host.flags.writeable:
                 node.host = host.copy(order="K")
             host = node.host

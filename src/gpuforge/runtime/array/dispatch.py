@@ -32,15 +32,12 @@ from gpuforge.runtime.array.indexing import assign_all, getitem, is_frozen, seti
 from gpuforge.runtime.array.namespace import CONVERSIONS, Namespace, is_recorded
 from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder, is_recording
 from gpuforge.runtime.array.table import FUNCTIONS, METHODS, UFUNCS
-from gpuforge.runtime.array.unsupported import NoSuchMemory, Unsupported
+from gpuforge.runtime.array.unsupported import READ_ONLY, NoSuchMemory, NotRecordable, Unsupported
 from gpuforge.runtime.array.views import follow_step
 
 _ADDRESSES = frozenset("data ctypes base setflags resize byteswap setfield".split())
 _LIBRARIES = frozenset("scipy sklearn skimage pandas xarray numba cv2 numexpr bottleneck".split())
 """Packages whose compiled code may write into an array that is passed to it."""
-_READ_ONLY = ("read-only", "be a C-Array", "contiguous, writable")
-"""Words of NumPy's errors for arrays that are read-only; the second: ``np.dot``, the third: of a
-random generator."""
 _IGNORED = {"order": ("K", "C", "A", None), "subok": (True, False), "casting": ("same_kind",)}
 """Options of universal functions, with the values that have no effect here."""
 
@@ -57,11 +54,26 @@ def fall_back(
     try:
         with trace.within("fallback", trace.HOST, operation=name, reason=reason):
             result = call(*hosts, **named)
+            if _is_view(result):  # the array may be written into, or the view outlive the call
+                result = call(*on_host(args, _given), **on_host(kwargs, _given))
     except ValueError as error:
-        if not any(words in str(error) for words in _READ_ONLY):
+        if not READ_ONLY.search(str(error)):
             raise
         return _on_copies(recorder, call, args, kwargs)
     return taken_up(recorder, result)
+
+
+def _is_view(result: Any) -> bool:
+    """Return whether NumPy's result, or a part of it, may view a host array, which is read-only."""
+    if isinstance(result, tuple | list):
+        return any(map(_is_view, result))
+    frozen = isinstance(result, np.ndarray) and not result.flags.writeable
+    return isinstance(result, np.flatiter) or (frozen and result.base is not None)
+
+
+def _given(array: Array) -> Any:
+    """Return the scalar, or the values exported for a NumPy array that views or holds them."""
+    return value_of(array) if array._scalar else exported(array)
 
 
 def _copied(array: Array) -> Any:
@@ -121,7 +133,7 @@ def _convert(
     """Let NumPy make an array; one of objects holds the given arrays themselves."""
     wanted = kwargs.get("dtype", args[1] if len(args) > 1 else None)
     if name.removeprefix("np.") in CONVERSIONS and _is_of_objects(wanted):
-        args = on_host(args, lambda array: value_of(array) if array._scalar else exported(array))
+        args = on_host(args, _given)
     return fall_back(recorder, name, call, args, kwargs, reason)
 
 
@@ -360,7 +372,9 @@ def _getattr(self: Array, name: str) -> Any:
     if name in _ADDRESSES and not self._scalar:
         raise self._recorder.refuse(f"x.{name} needs the memory of a NumPy array")
     if name.startswith("__array_"):
-        raise self._recorder.refuse(f"x.{name} needs the memory of an array", NoSuchMemory)
+        code = sys._getframe(1).f_code  # of the program if it asks, perhaps by hasattr
+        kind = NotRecordable if name in code.co_names + code.co_consts else NoSuchMemory
+        raise self._recorder.refuse(f"x.{name} needs the memory of an array", kind)
     if not hasattr(kind, name):
         # NumPy raises the error
         return getattr(np.zeros((), self.dtype)[()] if self._scalar else np.zeros(0), name)
@@ -368,8 +382,7 @@ def _getattr(self: Array, name: str) -> Any:
 
 
 def _part_on_host(self: Array, name: str) -> Any:
-    self._recorder.fell_back(f"x.{name}", "not supported")
-    return taken_up(self._recorder, getattr(value_of(self), name))
+    return fall_back(self._recorder, f"x.{name}", getattr, (self, name), {}, "not supported")
 
 
 def _method(self: Array, name: str) -> Callable[..., Any]:

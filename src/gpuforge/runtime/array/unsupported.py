@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+READ_ONLY = re.compile(r"read-only|write?able|be a C-Array", re.IGNORECASE)
+"""Words of errors for arrays that are read-only, as recorded ones are to NumPy and other libraries.
+
+"writable": of a random generator; the third: of ``np.dot``.
+"""
+
 
 class Unsupported(Exception):
     """An operation or one of its options is not in the table: NumPy computes it on host arrays.

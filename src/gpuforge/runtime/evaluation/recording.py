@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from traceback import clear_frames
 from types import CellType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
@@ -23,14 +23,14 @@ from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.namespace import Namespace
 from gpuforge.runtime.array.recorder import Engine, Host, Recorder, references
 from gpuforge.runtime.array.storage import Storage, follow
-from gpuforge.runtime.array.unsupported import NotRecordable
+from gpuforge.runtime.array.unsupported import READ_ONLY, NotRecordable
 from gpuforge.runtime.evaluation.replay import Noted
 from gpuforge.runtime.function.entry import written
 
 _SUSPECT = (TypeError, AttributeError, BufferError, SystemError, NotImplementedError, ValueError)
 """Exceptions raised by a use of an array that only a real NumPy array supports."""
-_REFUSED = ("read-only", "__array__ method not producing an array")
-"""Words of NumPy's errors for what it would have done with an array of its own."""
+_REFUSED = "__array__ method not producing an array"
+"""NumPy's error for what it would have done with an array of its own."""
 MOST_OF_AN_ERROR = 160
 """Characters of an error's text that a reason quotes."""
 
@@ -250,11 +250,19 @@ def _compares_types(code: Any) -> bool:
     """Return whether code compares a ``type(x)`` with NumPy's: a recorded array has its own."""
     steps = list(dis.get_instructions(code)) if "type" in code.co_names else []
     nearby = [steps[max(0, n - 3) : n + 12] for n, one in enumerate(steps) if one.argval == "type"]
-    return any(
-        any(isinstance(vars(np).get(str(one.argval)), type) for one in near)
-        and not {"IS_OP", "COMPARE_OP", "CONTAINS_OP"}.isdisjoint(one.opname for one in near)
-        for near in nearby
-    )
+    return any(map(_compares, nearby))
+
+
+def _compares(near: list[dis.Instruction]) -> bool:
+    """Return whether the steps around a ``type(x)`` compare it, or look it up in a table."""
+    names = [str(one.argval) for one in near]
+    at = names.index("type")
+    if not {"get", "issubclass"}.isdisjoint(names[:at]):
+        return True
+    if {"IS_OP", "COMPARE_OP", "CONTAINS_OP"}.isdisjoint(one.opname for one in near):
+        used = [two for one, two in pairwise(near[at:]) if one.opname.startswith("CALL")][:1]
+        return any("SUBSCR" in one.opname or one.argrepr == "[]" for one in used)
+    return names.count("type") > 1 or any(isinstance(vars(np).get(name), type) for name in names)
 
 
 def _wrap_arguments(recorder: Recorder, values: tuple[Any, ...]) -> tuple[list[Any], list[Array]]:
@@ -314,11 +322,13 @@ def _left_in_frames(error: BaseException, given: list[Array]) -> set[int]:
 def _settle_exports(recorder: Recorder, results: _Results, values: tuple[Any, ...]) -> None:
     """Replace exports of recorded arrays in the attributes and items of arguments."""
     for value in values if recorder.exports else ():
-        held: Any = value if type(value) is dict else getattr(value, "__dict__", None)
-        for name, item in list(held.items()) if type(held) is dict else ():
+        held: Any = value if type(value) in (dict, list) else getattr(value, "__dict__", ())
+        for place, item in list(held.items() if type(held) is dict else enumerate(held)):
             made = results.given_to_numpy(item) if type(item) is np.ndarray else None
             if made is not None:
-                held[name] = made
+                held[place] = made
+            elif isinstance(item, np.ndarray):
+                results.of(item)  # a masked array, say: it and its mask become writable
     recorder.exports.clear()
 
 
@@ -338,6 +348,8 @@ class _Results:
             return self._array(value)
         if kind is np.ndarray and value.dtype.kind != "O":
             return self._exported(value)
+        if isinstance(value, np.ndarray):
+            self.open(value)
         if kind in _ATOMS or id(value) in self.seen:
             return self.seen.get(id(value), value)
         self.alive.append(value)
@@ -439,11 +451,21 @@ class _Results:
         for array, held in self.recorder.exports.values():
             if held() is value:
                 return self._array(array)
-            if array._storage.source is None and value.base is array._node.host:
-                lengths = zip(value.shape, value.strides, strict=True)
-                value.flags.writeable = all(step or length < 2 for length, step in lengths)
-                return value
-        return None
+        return value if self.open(value) else None
+
+    def open(self, value: Host) -> bool:
+        """Let an array that NumPy made of an export be written into; return whether it is one."""
+        lengths = zip(value.shape, value.strides, strict=True)
+        found = all(step or length < 2 for length, step in lengths) and any(
+            np.may_share_memory(value, memory)
+            for array, _ in self.recorder.exports.values()
+            for memory in (array._storage.source, array._node.host)
+            if memory is not None
+        )
+        if found:
+            with suppress(ValueError):  # the caller's array is read-only
+                _unlock(value)
+        return found
 
     def _exported(self, value: Host) -> Any:
         """Return the caller's own array for what ``np.asarray`` returned for an argument."""
@@ -453,17 +475,8 @@ class _Results:
         if found is not None:
             return found
         for array in self.recorder.arguments:
-            source = array._storage.source
-            if value is not source and np.may_share_memory(value, source):
-                if value is array._storage.original.host:
-                    return source
-                if source.flags.writeable:
-                    again = value.view()
-                    try:
-                        again.flags.writeable = True
-                    except ValueError:
-                        return value
-                    return again
+            if value is array._storage.original.host:
+                return array._storage.source
         base = value.base
         if not isinstance(base, np.ndarray) or base.base is not None or 0 in value.strides:
             return value
@@ -488,6 +501,16 @@ def _may_hold(kind: type) -> bool:
 @contextmanager
 def _writable(array: Host) -> Iterator[None]:
     """Let a read-only array be written into, and for that the one whose memory it uses."""
+    closed = _unlock(array)
+    try:
+        yield
+    finally:
+        for one in closed:
+            one.flags.writeable = False
+
+
+def _unlock(array: Host) -> list[Host]:
+    """Make an array writable, and what it views; return those that were not."""
     closed: list[Host] = []
     owner: Any = array
     while isinstance(owner, np.ndarray) and not owner.flags.writeable:
@@ -495,11 +518,7 @@ def _writable(array: Host) -> Iterator[None]:
         owner = owner.base
     for one in reversed(closed):
         one.flags.writeable = True
-    try:
-        yield
-    finally:
-        for one in closed:
-            one.flags.writeable = False
+    return closed
 
 
 _HOLDING_NOTHING = {np.ndarray, ModuleType, FunctionType, type, *_ATOMS}
@@ -613,7 +632,7 @@ def _is_caused_by_recording(error: BaseException, function: Callable[..., Any]) 
     if home.startswith("gpuforge.runtime.array.dispatch"):
         return False  # NumPy raised it, asked with its own arrays
     if isinstance(error, ValueError):
-        return any(words in str(error) for words in _REFUSED)
+        return _REFUSED in str(error) or bool(READ_ONLY.search(str(error)))
     if "type" in innermost.tb_frame.f_code.co_names:
         return True  # perhaps it chose by type(x), which is another one for a recorded array
     own = str(getattr(function, "__module__", ""))
