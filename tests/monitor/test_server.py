@@ -294,6 +294,19 @@ def test_wrong_arguments_are_refused(arguments: list[str], said: str) -> None:
     assert "hint: " in done.stderr
 
 
+def test_a_port_in_use_is_named_without_flags_that_were_not_given() -> None:
+    for library in ("starlette", "uvicorn", "prometheus_client"):
+        pytest.importorskip(library)
+    from gpuforge.errors import InvalidSettings
+    from gpuforge.monitor.web.server import listen
+
+    with (
+        listen("127.0.0.1", 0) as taken,
+        pytest.raises(InvalidSettings, match=r"^--port .* cannot be used on 127\.0\.0\.1: "),
+    ):
+        listen("127.0.0.1", taken.getsockname()[1])
+
+
 def test_a_token_that_is_too_short_is_refused(tmp_path: Path) -> None:
     for library in ("starlette", "uvicorn", "prometheus_client"):
         pytest.importorskip(library)

@@ -131,6 +131,17 @@ def test_a_name_that_means_nothing_is_an_error() -> None:
         gf.warmup(["tourch"])
 
 
+@pytest.mark.parametrize(
+    ("names", "said"), [(5, "5 is not the name"), ([3], "3 is not"), ({"jax": "high"}, "priority")]
+)
+def test_what_is_no_name_is_an_error(names: Any, said: str) -> None:
+    with (
+        gf.session(history=False),
+        pytest.raises(gf.errors.InvalidSettings, match=f"^gf.warmup: .*{said}"),
+    ):
+        gf.warmup(names)
+
+
 def test_a_library_that_is_not_installed_any_more_is_left_out(
     monkeypatch: Any, tmp_path: Path
 ) -> None:

@@ -36,8 +36,8 @@ def warmup(names: Iterable[str] | Mapping[str, float] = (), *, wait: bool = Fals
 
     Raises
     ------
-    UnknownName
-        If a name is not a backend.
+    UnknownName, InvalidSettings
+        If a name is not a backend; if a name is not text, or a priority not a number.
     """
     session = current_session()
     if session.settings.kernel_caches:

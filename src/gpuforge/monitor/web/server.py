@@ -54,13 +54,17 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
     except OSError as error:
         code = error.errno or 0
-        if code <= 0:  # an error of the name resolver
-            what, hint = "is not an address or a known name", "name an address of this machine"
-        else:
+        if code in (errno.EADDRINUSE, errno.EACCES):
+            raise InvalidSettings(
+                f"--port {port} cannot be used on {host}: {os.strerror(code)}",
+                hint="use --port 0 for a free port",
+            ) from None
+        what = "is not an address or a known name"
+        if code > 0:  # else an error of the name resolver
             what = f"cannot be used for listening on port {port}: {os.strerror(code)}"
-            busy = code in (errno.EADDRINUSE, errno.EACCES)
-            hint = "use --port 0 for a free port" if busy else "name an address of this machine"
-        raise InvalidSettings(f"--host {host!r} {what}", hint=hint) from None
+        raise InvalidSettings(
+            f"--host {host!r} {what}", hint="name an address of this machine"
+        ) from None
 
 
 def read_token(file: Path) -> str:

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gpuforge.dataclass import dataclass
+from gpuforge.errors import InvalidSettings
 from gpuforge.runtime.libraries import Library
 from gpuforge.runtime.startup import record
 from gpuforge.runtime.startup.opening import Opening
@@ -156,12 +157,27 @@ def begin(session: Session, names: Iterable[str] | Mapping[str, float], by: str)
 
 
 def ordered(names: Iterable[str] | Mapping[str, float]) -> list[str]:
-    """Return names by priority, highest first; names without priorities keep their order."""
+    """Return names by priority, highest first; names without priorities keep their order.
+
+    Raises
+    ------
+    InvalidSettings
+        If `names` holds anything but names, or priorities that are not numbers.
+    """
     if isinstance(names, str):
         return [names]
+    found = list(names) if isinstance(names, Iterable) else [names]
     if isinstance(names, Mapping):
-        return sorted(names, key=lambda name: -names[name])
-    return list(names)
+        if not all(isinstance(priority, int | float) for priority in names.values()):
+            raise InvalidSettings(f"gf.warmup: a priority is not a number in {dict(names)!r}")
+        found.sort(key=lambda name: -names[name])
+    for name in found:
+        if not isinstance(name, str):
+            raise InvalidSettings(
+                f"gf.warmup: {name!r} is not the name of a library",
+                hint='pass a list of names: gf.warmup(["torch", "jax"])',
+            )
+    return found
 
 
 def pinned(session: Session) -> list[str]:
