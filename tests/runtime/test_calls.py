@@ -324,13 +324,25 @@ class TestAsWritten:
         assert "test_calls.py" in str(addressed.explain(X))
         assert places(addressed) == {"numpy": 5}
 
+    def test_a_namespace_imported_by_its_name_is_recorded(
+        self, other: str, quiet_session: Any
+    ) -> None:
+        from gpuforge import namespace
+
+        scope: dict[str, Any] = {"namespace": namespace}
+        exec("def waves(x):\n    xp = namespace(x)\n    return xp.exp(x) * xp.sin(x)\n", scope)
+        placed = gf.offload(backend=other)(scope["waves"])
+        same(np.exp(X) * np.sin(X), placed(X))
+        assert not placed.stats().stays
+
     def test_a_reason_does_not_quote_a_whole_array(self, other: str, quiet_session: Any) -> None:
         known = {np.ndarray: 1}
 
         @gf.offload(backend=other)
         def chosen(x: Any) -> Any:
+            kind = type(x)
             try:
-                return x + known[type(x)]
+                return x + known[kind]
             except KeyError:
                 raise TypeError(f"no space for {np.arange(900.0).reshape(30, 30)}") from None
 

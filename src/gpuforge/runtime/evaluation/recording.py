@@ -207,9 +207,15 @@ def _does(function: Any, values: tuple[Any, ...], has: Callable[[Any], bool]) ->
         bases = [base for one in named if type(one) is type for base in one.__mro__]
         named += [vars(base).get("__init__") for base in bases]
         seen, depth = seen | level, depth + 1
-        level = {one for one in map(_wrapped, named) if type(one) is FunctionType} - seen
+        level = {one for one in map(_wrapped, named) if _is_program(one)} - seen
     _known[key] = found
     return found
+
+
+def _is_program(value: Any) -> bool:
+    """Return whether a value is a function, and not one of ours, which know recorded arrays."""
+    module = value.__module__ if type(value) is FunctionType else "gpuforge.runtime."
+    return not str(module).startswith("gpuforge.runtime.")
 
 
 def _wrapped(value: Any) -> Any:
