@@ -120,3 +120,18 @@ def fortran_order(x):
 @pattern(lambda: vec(6))
 def asked_for_its_interface(x):
     return hasattr(x, "__array_interface__"), hasattr(x, "__array_struct__")
+
+
+@pattern(lambda: (vec(4), vec(3)[:, None]))
+def write_after_broadcast_arrays(x, y):
+    wide, tall = np.broadcast_arrays(x, y)
+    x[0] = 5.0
+    return wide + tall
+
+
+@pattern(lambda: vec(4))
+def write_after_meshgrid(x):
+    across, down = np.meshgrid(x, x)
+    x[0] = 5.0
+    across[0, 1] = 3.0
+    return across - down

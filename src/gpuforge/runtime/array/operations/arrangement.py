@@ -259,11 +259,13 @@ WINDOWS.append(_windows)
 
 @notes(np.broadcast_arrays)
 def broadcast_arrays(recorder: Recorder, *args: Any, subok: bool = False) -> Any:
-    """Record arrays broadcast to their common shape."""
+    """Record views of arrays, broadcast to their common shape."""
     given: Sequence[Array] = [taken(recorder, one) for one in args]
     shape = broadcast(*(one.shape for one in given))
     return tuple(
-        one if one.shape == shape else make(recorder, broadcast_to(recorder, node_of(one), shape))
+        one
+        if one.shape == shape
+        else view(one, ("broadcast", shape), broadcast_to(recorder, node_of(one), shape))
         for one in given
     )
 
@@ -282,4 +284,7 @@ def meshgrid(recorder: Recorder, *xi: Any, copy: bool = True, sparse: bool = Fal
     for line, at in zip(lines, order, strict=True):
         shape = tuple(line.size if axis == at else 1 for axis in range(len(xi)))
         made.append(make(recorder, reshape(recorder, node_of(line), shape)))
-    return tuple(made) if sparse else broadcast_arrays(recorder, *made)
+    if sparse:
+        return tuple(made)
+    shape = broadcast(*(one.shape for one in made))
+    return tuple(make(recorder, broadcast_to(recorder, node_of(one), shape)) for one in made)
