@@ -16,7 +16,8 @@ from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.function.numbers import VALUES
 from gpuforge.runtime.offload import Offloaded
 from gpuforge.runtime.placement.account import Account
-from gpuforge.runtime.record import FEW_SIGNATURES, LONG_SECONDS, MANY, WAIT_SECONDS
+from gpuforge.runtime.placement.policy import FEW_SIGNATURES
+from gpuforge.runtime.record import LONG_SECONDS, MANY, WAIT_SECONDS
 from gpuforge.runtime.short import INSPECT_EVERY, ShortCalls
 
 CALLS = 5_000

@@ -21,7 +21,7 @@ from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.placement.account import DECIDING_SHARE
-from gpuforge.runtime.placement.policy import NUMPY, Kind
+from gpuforge.runtime.placement.policy import FEW_SIGNATURES, NUMPY, Kind
 from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.short import SHORT_SECONDS, ShortCalls
 from gpuforge.trace import Choice
@@ -53,11 +53,11 @@ LONG_SECONDS, WAIT_SECONDS = 1e-3, 0.01
 """Deciding about a signature takes some milliseconds in all. In a program of more than `MANY`
 functions, calls of each further one run as written until one took longer than the first, or all
 together longer than the second."""
-FEW_SIGNATURES, LONGER, SHORT_AGAIN_SECONDS = 32, 8, 200e-6
-"""For a function that waits because deciding about it took too long: it had calls of more
-signatures than the first (by then `Numbers` has told which numbers keep changing); it is decided
-about again at a call of `LONGER` times its usual time; most calls shorter than the last are not
-inspected, since that takes up to 6 us."""
+LONGER, SHORT_AGAIN_SECONDS = 8, 200e-6
+"""For a function that waits because deciding about it took too long: it had calls of more than
+`FEW_SIGNATURES` (by then `Numbers` has told which numbers keep changing); it is decided about again
+at a call of `LONGER` times its usual time; most calls shorter than the last are not inspected,
+since that takes up to 6 us."""
 MAX_KINDS = 256
 """Kinds of call beyond this number stay on NumPy: an argument probably changes with every call."""
 

@@ -48,6 +48,8 @@ BUY_AT = 1.2
 """A try is made once the accumulated saving, this call's included, is this many times its price."""
 KNOWN_SHARE = 0.8
 """A backend that took at most this share of the best one's time is known to be faster."""
+FEW_SIGNATURES = 32
+"""A function with calls of more signatures than this is probably called with ever new ones."""
 UNSEEN_FACTOR = 10.0
 """An unmeasured rival is tried once a signature's calls took this many times the price."""
 
@@ -411,7 +413,9 @@ class Policy:
             return 0.0, 0.0, float("inf")
         near = curve.verified and estimate.spread <= FAR_SPREAD
         signatures = len(kind.curve(NUMPY).cells)
-        if not near and (cell.missed_seconds + now) * signatures < curve.missed_seconds:
+        # Each of ever new signatures is called once: it has missed nothing before.
+        missed = cell.missed_seconds + (now if signatures > FEW_SIGNATURES else 0.0)
+        if not near and missed * signatures < curve.missed_seconds:
             return 0.0, 0.0, float("inf")  # another signature of this kind is more informative
         saved = cell.missed_seconds if near else curve.missed_seconds  # one far off tells of all
         return saved + now, now, price
