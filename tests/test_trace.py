@@ -410,6 +410,13 @@ def test_a_span_under_another_ended_parent_is_counted_apart() -> None:
     assert sorted(found) == [("first", 2), ("outer", 2), ("second", 2)]
 
 
+def test_a_function_that_wraps_itself_has_a_place() -> None:
+    def own() -> None: ...
+
+    own.__wrapped__ = own  # type: ignore[attr-defined]
+    assert trace.defined(own)[1]["file"] == __file__
+
+
 def test_counting_a_call_takes_few_calls() -> None:
     repeating, called = trace.repeating(repeat, "call"), []
     repeat(repeating, trace.REPEATS_KEPT + 1)

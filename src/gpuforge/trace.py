@@ -156,6 +156,7 @@ _lock = threading.RLock()
 _inside: ContextVar[OpenSpan | None] = ContextVar("gpuforge_span", default=None)
 _inside_here, _go_inside, _begin = _inside.get, _inside.set, _begun.append
 _tuple = tuple.__new__
+_MOST_WRAPPERS = 16
 _LOOK_EVERY = (1 << 10) - 1
 """Bit mask: one in 1024 spans checks whether there are too many."""
 _switched: list[Callable[[], object]] = []
@@ -324,11 +325,11 @@ def within(name: str, label: int, /, **attributes: Any) -> OpenSpan | Nothing:
 
 def defined(function: Any) -> tuple[str, dict[str, Any]]:
     """Return a function's name, and the file and line of its definition as attributes of a span."""
-    from inspect import unwrap
-
-    plain = getattr(function, "__func__", function)
+    plain = inner = getattr(function, "__func__", function)
     name = getattr(plain, "__qualname__", type(plain).__qualname__)
-    code = getattr(unwrap(plain), "__code__", None)
+    for _ in range(_MOST_WRAPPERS):  # `inspect.unwrap` raises if a function wraps itself
+        inner = getattr(inner, "__wrapped__", inner)
+    code = getattr(inner, "__code__", None)
     return name, {"file": code.co_filename, "line": code.co_firstlineno} if code else {}
 
 

@@ -324,6 +324,20 @@ class TestAsWritten:
         assert "test_calls.py" in str(addressed.explain(X))
         assert places(addressed) == {"numpy": 5}
 
+    def test_an_error_of_the_functions_own_about_writing_is_raised_once(
+        self, other: str, quiet_session: Any
+    ) -> None:
+        seen: list[int] = []
+
+        @gf.offload(backend=other)
+        def saved(x: Any) -> Any:
+            seen.append(1)
+            raise ValueError("the output folder is not writable")
+
+        with pytest.raises(ValueError, match="folder"):
+            saved(X)
+        assert len(seen) == 1
+
     def test_a_namespace_imported_by_its_name_is_recorded(
         self, other: str, quiet_session: Any
     ) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
-READ_ONLY = re.compile(r"read-only|write?able|be a C-Array", re.IGNORECASE)
+READ_ONLY = re.compile(
+    r"read-only|array.* write?able|write?able.* array|be a C-Array", re.IGNORECASE
+)
 """Words of errors for arrays that are read-only, as recorded ones are to NumPy and other libraries.
 
-"writable": of a random generator; the third: of ``np.dot``.
+"array ... writable": of a random generator; the last: of ``np.dot``.
 """
 
 

@@ -20,7 +20,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cached_property, partial, reduce
+from functools import cache, cached_property, partial, reduce
 from importlib import import_module
 from operator import or_
 from typing import Any
@@ -415,12 +415,14 @@ def open_devices() -> list[Backend]:
         devices = list(jax.devices())
     if all(device.platform != "cpu" for device in devices):
         devices.append(jax.devices("cpu")[0])
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=partial(_never_free, [one.client for one in devices]))
+    for device in devices:
+        _keep_in_forks(device.client)
     return [JaxBackend(jax, device) for device in devices]
 
 
-def _never_free(clients: list[Any]) -> None:
-    """Keep clients to the end of a forked child: freeing one waits for threads it does not have."""
-    for client in clients:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+@cache
+def _keep_in_forks(client: Any) -> None:
+    """Never free a client in a forked child: that waits for threads which only the parent has."""
+    if hasattr(os, "register_at_fork"):
+        keep = partial(ctypes.pythonapi.Py_IncRef, ctypes.py_object(client))
+        os.register_at_fork(after_in_child=keep)

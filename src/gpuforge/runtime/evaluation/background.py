@@ -131,6 +131,9 @@ _forking: dict[int, list[Callable[[], object]]] = {}
 Python calls only what was registered when the fork began, but afterwards also what was registered
 since: a lock would be released that nobody acquired.
 """
+_importers: list[int] = []
+"""The threads that import libraries in the background."""
+_register = getattr(os, "register_at_fork", None)
 
 
 @contextmanager
@@ -144,22 +147,25 @@ def importing() -> Iterator[None]:
     """
     stop = _Stop(threading.get_ident())
     sys.meta_path.insert(0, stop)
-    register = getattr(os, "register_at_fork", None)
-
-    def register_at_fork(**called: Callable[[], object]) -> None:
-        register(**called)  # type: ignore[misc]
-        if "before" in called and threading.get_ident() == stop.thread:
-            for late in list(_forking.values()):
-                late.append(called["before"])
-
-    if register is not None:
-        os.register_at_fork = register_at_fork  # type: ignore[assignment]
+    _importers.append(stop.thread)
+    if _register is not None:
+        os.register_at_fork = _register_at_fork  # type: ignore[assignment]
     try:
         yield
     finally:
-        if getattr(os, "register_at_fork", None) is register_at_fork:
-            os.register_at_fork = register  # type: ignore[assignment]
+        _importers.remove(stop.thread)
+        if not _importers and getattr(os, "register_at_fork", None) is _register_at_fork:
+            os.register_at_fork = _register  # type: ignore[assignment]
         sys.meta_path.remove(stop)
+
+
+def _register_at_fork(**called: Callable[[], object]) -> None:
+    """Register as ``os.register_at_fork`` does, and tell forks that wait for this import."""
+    if _register is not None:
+        _register(**called)
+    if "before" in called and threading.get_ident() in _importers:
+        for late in list(_forking.values()):
+            late.append(called["before"])
 
 
 class ProgramEnds(BaseException):
@@ -204,6 +210,9 @@ def _before_fork() -> None:
 
 def _forget() -> None:
     _forking.clear()
+    _importers.clear()
+    if getattr(os, "register_at_fork", None) is _register_at_fork:
+        os.register_at_fork = _register  # type: ignore[assignment]
     for each in list(_all):
         each.forget()
 
