@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def install_command(extra: str, *packages: str) -> str:
@@ -69,11 +72,12 @@ def _direct_url() -> dict[str, object] | None:
 
 
 def _from_index() -> bool:
-    return _direct_url() == {} and "site-packages" in Path(__file__).parts
+    return _direct_url() == {} and "site-packages" in __file__.split(os.sep)
 
 
 def _folder() -> Path | None:
     """Return the folder of the clone that gpuforge runs from."""
+    from pathlib import Path
     from urllib.parse import unquote, urlparse
 
     told = _direct_url() or {}

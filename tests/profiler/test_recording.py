@@ -409,6 +409,24 @@ def test_a_program_may_change_its_folder(tmp_path: Path, monkeypatch: pytest.Mon
     assert p.profile.complete and p.path == Path("run.gfp")
 
 
+def test_a_recording_loads_only_what_records(tmp_path: Path) -> None:
+    """Programs that are recorded pay for each module that they would not import themselves."""
+    program = f"""
+import sys, gpuforge as gf
+with gf.profile({str(tmp_path / "run.gfp")!r}):
+    pass
+needless = "pathlib urllib gpuforge.profiler.session_file.reader gpuforge.profiler.formats".split()
+print([name for name in needless if name in sys.modules])
+"""
+    # Without what site-packages of a developer import at every start.
+    flags, folders = ("-I", "-S"), [str(Path(gf.__file__).parents[1])]
+    begin = f"import sys; sys.path += {folders!r}\n"
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", begin + program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
 def test_a_profile_is_exported(tmp_path: Path) -> None:
     pytest.importorskip("gpuforge.profiler.formats")
     with gf.profile(tmp_path / "run.gfp") as p, gf.span("step"):

@@ -13,7 +13,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from time import perf_counter_ns, thread_time_ns
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,11 +22,13 @@ from gpuforge.installation import loaded
 from gpuforge.profiler import listeners, watching
 from gpuforge.profiler.lanes import Lanes
 from gpuforge.profiler.model import ITSELF, PROGRAM, Placement, Profile, Series
-from gpuforge.profiler.session_file import Writer, read
+from gpuforge.profiler.session_file.writer import Writer
 from gpuforge.profiler.session_path import check_target
 from gpuforge.profiler.surroundings import Surroundings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpuforge.profiler.summary import Bottleneck
 
 SAMPLE_SECONDS, SAMPLES_PER_FLUSH, FLUSHES_BEFORE_MACHINE = 0.2, 5, 3
@@ -64,7 +65,6 @@ class Recording:
 
     Attributes
     ----------
-    path : the session file; None if recorded in memory
     problem : why the profile is incomplete; empty if everything was written
     gave_way : whether it ended because the program began a recording of its own
 
@@ -80,8 +80,8 @@ class Recording:
         self, path: str | os.PathLike[str] | None = None, *, by: str = ITSELF, peaks: bool = False,
         gives_way: bool = False,
     ) -> None:  # fmt: skip
-        self.path = Path(path) if path is not None else None
-        self._written: Path | None = None
+        self._target = os.fspath(path) if path is not None else None
+        self._written: str | None = None
         self.problem = ""
         self.gave_way = False
         self._by, self._gives_way = by, gives_way
@@ -99,8 +99,8 @@ class Recording:
         """
         _running[:] = [one for one in _running if one._process == os.getpid()]  # after a fork
         if _running and _running[0]._gives_way:
-            if self.path is not None:
-                check_target(self.path)  # the other would end for nothing
+            if self._target is not None:
+                check_target(self._target)  # the other would end for nothing
             _running[0]._give_way()
         if _running:
             raise WorkloadError(
@@ -123,8 +123,9 @@ class Recording:
         watching.ready()  # before the clock runs
         self._begin_ns, self._started = perf_counter_ns(), time.time()
         self._memory_file: IO[bytes] = io.BytesIO()
-        self._written = self.path and self.path.absolute()  # the program may change its folder
-        self._writer = Writer(self.path or self._memory_file, self._full_header(), self._begin_ns)
+        target = self._target
+        self._written = target and os.path.abspath(target)  # the program may change its folder
+        self._writer = Writer(target or self._memory_file, self._full_header(), self._begin_ns)
         _running.append(self)
         self._sample()
         trace.drainer = self._flush_inline
@@ -161,7 +162,7 @@ class Recording:
             self._writer.close(end_ns - self._begin_ns, self._cost(), self._counts, notes)
         except OSError as error:
             self._failed(error)
-        if self.path is not None:
+        if self._target is not None:
             self._close()
 
     def _give_way(self) -> None:
@@ -183,6 +184,13 @@ class Recording:
         self.stop()
 
     @property
+    def path(self) -> Path | None:
+        """The session file; None if recorded in memory."""
+        from pathlib import Path  # here: importing it takes longer than starting a recording
+
+        return None if self._target is None else Path(self._target)
+
+    @property
     def profile(self) -> Profile:
         """The profile, once the recording has ended.
 
@@ -198,7 +206,8 @@ class Recording:
             )
         if self._profile is None:
             self._memory_file.seek(0)
-            self._profile = read(self._written or self._memory_file)
+            reader = import_module("gpuforge.profiler.session_file.reader")
+            self._profile = reader.read(self._written or self._memory_file)
         return self._profile
 
     def summary(self) -> str:
@@ -224,7 +233,7 @@ class Recording:
             If the file cannot be written, or is a session file.
         """
         formats = import_module("gpuforge.profiler.formats")
-        formats.write(Path(path), formats.render(self.profile, format))
+        formats.write(path, formats.render(self.profile, format))
 
     def flush(self) -> None:
         """Collect and write everything recorded so far."""
@@ -335,7 +344,7 @@ class Recording:
         """Record the problem and continue: the program must not fail because of its profile."""
         if not self.problem:
             why = (error.strerror if isinstance(error, OSError) else "") or error
-            what = "profile" if self.path is None else f"session file {str(self.path)!r}"
+            what = "profile" if self._target is None else f"session file {self._target!r}"
             self.problem = f"the {what} is incomplete: writing to it failed: {why}"
             import_module("gpuforge.log").logger("profiler").warning("%s", self.problem)
 
@@ -415,9 +424,9 @@ def _measure_costs() -> tuple[int, int]:
 
 def _time_each(function: Callable[[], None]) -> int:
     start = perf_counter_ns()
-    for _ in range(100):
+    for _ in range(40):
         function()
-    return (perf_counter_ns() - start) // 100
+    return (perf_counter_ns() - start) // 40
 
 
 def _read_memory() -> int | str:

@@ -7,6 +7,7 @@ Each module defines ``SUMMARY`` (one line for the list of formats), ``SUFFIX`` (
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 from types import ModuleType
 
@@ -45,7 +46,7 @@ def render(profile: Profile, name: str) -> str:
     return module(name).render(profile)  # type: ignore[no-any-return]
 
 
-def write(path: Path, content: str) -> None:
+def write(path: str | os.PathLike[str], content: str) -> None:
     """Write a report to a file.
 
     Raises
@@ -54,4 +55,4 @@ def write(path: Path, content: str) -> None:
         If it cannot be written, or would replace a session file.
     """
     check_report(path)
-    stored.write_output(path, content)
+    stored.write_output(Path(path), content)

@@ -20,10 +20,8 @@ from gpuforge.profiler.session_file.chunk import (
     READINGS_VERSION,
     SPANS,
     VERSION,
-    Chunk,
-    Damaged,
-    decode,
 )
+from gpuforge.profiler.session_file.decoding import Chunk, Damaged, decode
 from gpuforge.profiler.session_path import MAGIC
 from gpuforge.units import counted
 

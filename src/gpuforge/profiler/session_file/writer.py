@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from operator import sub
-from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from gpuforge.profiler.model import Lane, Placement, Series
@@ -65,7 +64,7 @@ class Writer:
         self, target: str | os.PathLike[str] | IO[bytes], header: Mapping[str, Any], begin_ns: int,
         *, raw_spans: int = RAW_SPANS,
     ) -> None:  # fmt: skip
-        self.file = opened(Path(target)) if isinstance(target, str | os.PathLike) else target
+        self.file = opened(os.fspath(target)) if isinstance(target, str | os.PathLike) else target
         self.begin_ns = begin_ns
         self.merging = Merging(raw_spans)
         self._process = os.getpid()
@@ -80,7 +79,7 @@ class Writer:
         except OSError as error:
             with suppress(OSError):
                 self.file.close()
-            raise unwritable(Path(str(target)), error) from None
+            raise unwritable(str(target), error) from None
 
     def tell(self, header: Mapping[str, Any]) -> None:
         """Write a header that replaces the previous one; some facts are known only at the end."""
