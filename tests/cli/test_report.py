@@ -247,7 +247,7 @@ def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
         writer.write(steps(4000), lanes={7: Lane("MainThread")})
         writer.close(50 * MS, 0, {}, [])
     code = f"""
-        {" ".join(REPORT)} long.gfp --format json | head -c 1
+        {" ".join(REPORT)} long.gfp --json | head -c 1
         echo " ${{PIPESTATUS[0]}}"
     """
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=60)

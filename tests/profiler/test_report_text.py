@@ -107,6 +107,7 @@ def test_bottlenecks_are_what_took_most_itself() -> None:
     assert found[0].seconds == 0.007
     assert found[0].share == pytest.approx(7 / 15)
     assert found[0].errors == 1
+    assert str(found[0]).endswith("in 2 spans, of which 1 failed")
     assert str(found[1]) == "step > solve > run: 4 ms of its own (26.7 %, wait) in 1 span"
 
 
@@ -410,6 +411,11 @@ def test_neither_a_failed_step_nor_the_start_of_a_loop_is_fed() -> None:
     ]
     shown = formats.render(making.profile, "text")
     assert "make   use        4              -" in shown
+    assert "1 (1 failed)" in shown and "left out" not in shown
+    making.span("short", 50, 5, count=1_000)
+    assert "1,000 spans were merged" in " ".join(
+        formats.render(making.profile, "text").partition("Data flow")[2].split()
+    )
 
 
 def test_only_lines_of_python_files_are_read(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def _bottlenecks(profile: Profile, shown: int) -> Table:
             format_seconds(one.seconds),
             percent(one.share),
             one.label,
-            f"{one.count:,}",
+            f"{one.count:,}" + (f" ({one.errors:,} failed)" if one.errors else ""),
             f"{PurePath(one.file).name}:{one.line}" if one.file else "",
         )
         for one in bottlenecks(profile, shown)
@@ -170,5 +170,8 @@ def _feeds(profile: Profile, shown: int) -> Table:
         "Inferred from the order of spans inside one span: the second step may use the "
         "result of the first. Bytes moved in between make that likely."
     )
+    merged = sum(count for count in profile.spans.count if count > 1)
+    if merged:
+        said += f" {merged:,} spans were merged, so that their order is not known; they are left out."
     heading = ("first", "then", "times", "moved between")
     return Table("Data flow between operations", heading, rows, (0, 1), said)

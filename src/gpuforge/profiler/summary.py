@@ -102,9 +102,10 @@ class Bottleneck:
 
     def __str__(self) -> str:
         """Return the bottleneck as one line."""
+        failed = f", of which {self.errors:,} failed" if self.errors else ""
         return (
             f"{names.path(self.path)}: {format_seconds(self.seconds)} of its own "
-            f"({percent(self.share)}, {self.label}) in {counted(self.count, 'span')}"
+            f"({percent(self.share)}, {self.label}) in {counted(self.count, 'span')}{failed}"
         )
 
 

@@ -33,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="one of the formats below (default: chosen by the suffix of FILE, else text)",
     )
+    parser.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="the same as --format json"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
