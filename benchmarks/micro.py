@@ -1,6 +1,6 @@
 """What gpuforge itself does on its way, in microseconds: ``gpuforge bench benchmarks/micro.py``.
 
-`.ci/run` compares it with the last tagged state by ``--against``. Nothing here reads or writes what
+`.ci/run` compares it with the last release by ``--against``. Nothing here reads or writes what
 is kept of other programs.
 """
 
