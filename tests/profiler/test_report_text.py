@@ -153,11 +153,11 @@ during             on            bytes
 whole run: memory  torch:cuda:0  5 MiB
 step > solve       host          3 MiB
 
-Data flow between operations. Inferred from the order of spans inside one span:
-  the second step may use the result of the first. Bytes moved in between make
-  that likely.
-first  then  times  moved between
-solve  norm      2              -
+Data flow between operations. If none were passed, only the order suggests that
+  the second step uses the result of the first; bytes moved in between make that
+  likely.
+first  then  times  passed  moved between
+solve  norm      2       -              -
 
 1. The same array is copied to the device 2 times (at most 8 ms, 20.0 % of the
   wall time)
@@ -382,7 +382,7 @@ def test_one_operation_feeds_the_next_inside_a_span() -> None:
         making.span("solve", at + 4, 2, inside=outer)
     making.span("merged", 40, 10, count=3)
     assert [tuple(feed) for feed in feeds(making.profile, 5)] == [
-        ("load", "solve", 3, 300),
+        ("load", "solve", 3, 0, 300),
     ]
 
 
@@ -406,11 +406,11 @@ def test_neither_a_failed_step_nor_the_start_of_a_loop_is_fed() -> None:
     making.span("fails", 40, 2, error="ValueError")
     making.span("save", 42, 2)
     assert [tuple(feed) for feed in feeds(making.profile, 9)] == [
-        ("make", "use", 4, 0),
-        ("use", "fails", 1, 0),
+        ("make", "use", 4, 0, 0),
+        ("use", "fails", 1, 0, 0),
     ]
     shown = formats.render(making.profile, "text")
-    assert "make   use        4              -" in shown
+    assert "make   use        4       -              -" in shown
     assert "1 (1 failed)" in shown and "left out" not in shown
     making.span("short", 50, 5, count=1_000)
     assert "1,000 spans were merged" in " ".join(

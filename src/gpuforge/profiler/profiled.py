@@ -7,10 +7,13 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, TypeVar, overload
 
-from gpuforge import trace
+from gpuforge import flow, trace
 from gpuforge.errors import WorkloadError
 
 F = TypeVar("F", bound=Callable[..., Any])
+_left: dict[object, int] = {}
+"""For each function, in how many more calls of this recording the data flow is noted."""
+trace.when_switched(_left.clear)
 
 
 @overload
@@ -59,19 +62,47 @@ def _wrapped(function: Any, name: str, attributes: dict[str, Any]) -> Any:
 
 
 def _plain(function: Any, span: Any) -> Callable[..., Any]:
+    name, key = span.args[0], object()
+
     def call(*args: Any, **kwargs: Any) -> Any:
-        with span() if trace.enabled else trace.NOTHING:
-            return function(*args, **kwargs)
+        if noted := trace.enabled and _notes_flow(key):
+            given = (*args, *kwargs.values())
+            opened = span(**flow.sources(given))
+        else:
+            opened = span() if trace.enabled else trace.NOTHING
+        with opened:  # a traceback is the same with a profile and without
+            result = function(*args, **kwargs)
+        if noted:
+            flow.returned(name, given, result)
+        return result
 
     return call
 
 
 def _coroutine(function: Any, span: Any) -> Callable[..., Any]:
+    name, key = span.args[0], object()
+
     async def call(*args: Any, **kwargs: Any) -> Any:
-        with span() if trace.enabled else trace.NOTHING:
-            return await function(*args, **kwargs)
+        if noted := trace.enabled and _notes_flow(key):
+            given = (*args, *kwargs.values())
+            opened = span(**flow.sources(given))
+        else:
+            opened = span() if trace.enabled else trace.NOTHING
+        with opened:  # a traceback is the same with a profile and without
+            result = await function(*args, **kwargs)
+        if noted:
+            flow.returned(name, given, result)
+        return result
 
     return call
+
+
+def _notes_flow(key: object) -> bool:
+    """Return whether this call of a function notes the data flow: only the first calls do."""
+    left = _left.get(key, trace.REPEATS_KEPT)
+    if left:
+        _left[key] = left - 1
+    return bool(left)
 
 
 def _generator(function: Any, span: Any) -> Callable[..., Any]:

@@ -48,6 +48,10 @@ def _time(ns: float) -> str:
     return format_ns(ns) if ns else "-"
 
 
+def _bytes(count: int) -> str:
+    return format_bytes(count) if count else "-"
+
+
 def _threads(profile: Profile, parts: list[Breakdown], shown: int) -> Table:
     rows = [
         (
@@ -162,16 +166,21 @@ def _peaks(profile: Profile, shown: int) -> Table:
 
 
 def _feeds(profile: Profile, shown: int) -> Table:
+    found = feeds(profile, shown)
     rows = [
-        (one.first, one.then, f"{one.times:,}", format_bytes(one.bytes) if one.bytes else "-")
-        for one in feeds(profile, shown)
+        (one.first, one.then, f"{one.times:,}", _bytes(one.passed), _bytes(one.moved))
+        for one in found
     ]
-    said = (
-        "Inferred from the order of spans inside one span: the second step may use the "
-        "result of the first. Bytes moved in between make that likely."
-    )
+    said = ""
+    if any(one.passed for one in found):
+        said = "Passed: arrays that the first step returned and the second was given. "
+    if not all(one.passed for one in found):
+        said += (
+            "If none were passed, only the order suggests that the second step uses the result "
+            "of the first; bytes moved in between make that likely. "
+        )
     merged = sum(count for count in profile.spans.count if count > 1)
     if merged:
-        said += f" {merged:,} spans were merged, so that their order is not known; they are left out."
-    heading = ("first", "then", "times", "moved between")
-    return Table("Data flow between operations", heading, rows, (0, 1), said)
+        said += f"{merged:,} spans were merged and are left out, as their order is not known."
+    heading = ("first", "then", "times", "passed", "moved between")
+    return Table("Data flow between operations", heading, rows, (0, 1), said.strip())

@@ -60,10 +60,14 @@ class Early:
             repeating = self.repeating = trace.repeating(self, name)
         if self.seconds < trace.COUNTED_SECONDS * self.calls and repeating.is_counted():
             return repeating.call(self.said, None, function, args, kwargs)[0]
-        with trace.span(repeating.name, **self.said) as span:
+        from gpuforge import flow  # not needed unless calls are traced
+
+        given = (*args, *kwargs.values())
+        with trace.span(repeating.name, **self.said, **flow.sources(given)) as span:
             result = function(*args, **kwargs)
         if isinstance(span, trace.OpenSpan):
             repeating.kept(span)
+            flow.returned(repeating.name, given, result)
         return result
 
 

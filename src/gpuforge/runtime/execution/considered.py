@@ -84,8 +84,8 @@ def _consider(
     if isinstance(signature, AsWritten):
         reason = signature.reason
         function.as_written[reason] = function.as_written.get(reason, 0) + 1
-        with traced:
-            return written(*args, **kwargs)
+        with traced as span:
+            return _returned(span, args, kwargs, written(*args, **kwargs))
     with traced as span:
         if session.plan is None and function.numbers.note(args, kwargs):
             function.drop_decisions()
@@ -108,7 +108,18 @@ def _consider(
                 offloaded._short = held.short
         if placed.backend == NUMPY and not began:
             _note_decision(call, perf_counter() - start - placed.seconds)
-        return placed.result
+        return _returned(span, args, kwargs, placed.result)
+
+
+def _returned(
+    span: trace.OpenSpan | trace.Nothing, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+) -> Any:
+    """Note in a trace what a call returned."""
+    if isinstance(span, trace.OpenSpan):
+        from gpuforge import flow
+
+        flow.returned(span.name, (*args, *kwargs.values()), result)
+    return result
 
 
 def _note_decision(call: Call, seconds: float) -> None:

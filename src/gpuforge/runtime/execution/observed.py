@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
@@ -16,13 +16,15 @@ from gpuforge.runtime.record import CachedDecision, FunctionRecord
 
 
 def call_span(
-    function: FunctionRecord, label: int, given: Iterable[Any], **said: Any
+    function: FunctionRecord, label: int, given: Sequence[Any], **said: Any
 ) -> trace.OpenSpan | trace.Nothing:
     """Return a context manager that traces one call of a user's function as a span."""
     if not trace.enabled:
         return trace.NOTHING
+    from gpuforge import flow
+
     name, about = _span_attributes(function, given)
-    return trace.within(name, label, **about, **said)
+    return trace.within(name, label, **about, **said, **flow.sources(given))
 
 
 def _span_attributes(function: FunctionRecord, given: Iterable[Any]) -> tuple[str, dict[str, Any]]:
@@ -59,6 +61,8 @@ def traced_call(call: Call, backend: str, call_held: Callable[..., Any]) -> Call
 
     All these calls have one signature, so the span's attributes are built once.
     """
+    from gpuforge import flow  # not needed unless calls are traced
+
     label = trace.HOST if backend == NUMPY else trace.OVERHEAD
     name, said = _held_attributes(call, backend)
     transfer = call.record.transfers.get((call.key, backend), 0.0)
@@ -69,12 +73,14 @@ def traced_call(call: Call, backend: str, call_held: Callable[..., Any]) -> Call
         start = perf_counter()
         with trace.within(name, label) as span:
             if isinstance(span, trace.OpenSpan):
-                span.attributes = said
+                given = (*args, *kwargs.values())
+                span.attributes = {**said, **flow.sources(given)}
             result = call_held(before, held, args, kwargs)
         if held.choice is not None:
             trace.chose(held.choice, perf_counter() - start, transfer)
         if isinstance(span, trace.OpenSpan):
             repeating.kept(span)
+            flow.returned(name, given, result)
         return result
 
     return traced
