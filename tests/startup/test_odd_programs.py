@@ -209,6 +209,17 @@ PROGRAMS: dict[str, tuple[str, tuple[str, ...] | None]] = {
         "import scipy.linalg as la\ndef f():\n    return la.inv([[0.0]])\nf()",
         ("scipy", "scipy.linalg"),
     ),
+    "module that its deferred package imports too": (
+        "import scipy, scipy.sparse\nfrom scipy.sparse._csr import csr_array\n"
+        "print(csr_array is scipy.sparse.csr_array, scipy.sparse._csr.__spec__.loader is not None)",
+        ("scipy", "scipy.sparse"),
+    ),
+    "module of a deferred package, by name": (
+        "import importlib, scipy, scipy.sparse\n"
+        "found = importlib.import_module('scipy.sparse._csr')\n"
+        "print(found.csr_array is scipy.sparse.csr_array, found.__spec__.origin == found.__file__)",
+        ("scipy", "scipy.sparse"),
+    ),
     "settings of matplotlib": (
         "import matplotlib\nimport matplotlib.pyplot as plt\nmatplotlib.use('Agg')\n"
         "plt.rcParams['lines.linewidth'] = 3\nfigure, axes = plt.subplots()\n"
@@ -295,3 +306,30 @@ def test_a_library_that_fails_is_imported_at_once_from_then_on(tmp_path: Path) -
     assert first[0] == 1 and b"OSError: it is damaged" in first[2]
     assert "OSError" in record.switched_off()["xgboost"]
     assert_same(["program.py"], tmp_path)
+
+
+def test_libraries_that_need_each_other_are_executed_once_by_two_threads(tmp_path: Path) -> None:
+    for name, other in (("xgboost", "lightgbm"), ("lightgbm", "xgboost")):
+        (tmp_path / "site-packages" / name).mkdir(parents=True)
+        (tmp_path / "site-packages" / name / "part.py").touch()
+        (tmp_path / "site-packages" / name / "__init__.py").write_text(
+            f"import sys, time\nprint('{name} begins')\ntime.sleep(0.2)\n"
+            f"getattr(sys.modules['{other}'], 'value', None)\nimport {other}.part\nvalue = 1\n"
+        )
+    (tmp_path / "program.py").write_text(
+        "import sys, threading\nsys.path.append('site-packages')\nimport xgboost\nimport lightgbm\n"
+        "found = []\n"
+        "threads = [threading.Thread(target=lambda: found.append(xgboost.value)),\n"
+        "           threading.Thread(target=lambda: found.append(lightgbm.value))]\n"
+        "for one in threads: one.start()\nfor one in threads: one.join()\nprint(found)\n"
+    )
+    status, out, err = outcome([*LAZILY, "program.py"], tmp_path)
+    assert (status, err) == (0, b"")
+    assert sorted(out.splitlines()) == [b"[1, 1]", b"lightgbm begins", b"xgboost begins"]
+
+
+def test_a_reload_is_the_programs_first_use(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import importlib, scipy\nimportlib.reload(scipy)\n")
+    assert_same(["program.py"], tmp_path)
+    program = str(tmp_path / "program.py")
+    assert record.of_program(program)["imports"]["scipy"]["used_at"] == f"{program}:2"

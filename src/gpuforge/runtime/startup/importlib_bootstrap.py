@@ -35,6 +35,8 @@ class LazyModule(ModuleType):
             found = super().__getattribute__(name)
             return ModuleType if found is LazyModule else found
         state.execute(self)
+        if type(self) is LazyModule:  # another thread executes it, and waits for this one
+            return super().__getattribute__(name)
         try:
             return getattr(self, name)
         except AttributeError as error:  # keep frames of this file out of the traceback
@@ -100,8 +102,9 @@ class Lazy:
         """Execute the module, after its parent packages."""
         spec: ModuleSpec = object.__getattribute__(module, "__dict__")["__spec__"]
         complete(outer(spec.name))
-        with _lock(spec.name.partition(".")[0]), _lock(spec.name):
-            if self._done or self.is_mine:
+        # One library at a time: libraries import each other, in an order that threads would mix.
+        with _lock("gpuforge's deferred imports"), _lock(spec.name):
+            if self._done or self.begun:
                 return
             where, start = user_of(sys._getframe()), perf_counter()
             with held_back(spec.name, module):
@@ -221,14 +224,21 @@ def complete(name: str | None) -> None:
 
 
 def user_of(frame: FrameType | None) -> str:
-    """Return the file and line of the first frame outside importlib and this file."""
+    """Return the file and line of the first frame outside importlib and this package."""
     while frame is not None and _is_machinery(frame.f_code.co_filename):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
+_MACHINERY = (
+    "<frozen importlib",
+    importlib.__file__,
+    __file__.removesuffix("importlib_bootstrap.py"),
+)
+
+
 def _is_machinery(file: str) -> bool:
-    return file.startswith("<frozen importlib") or file == __file__
+    return file.startswith(_MACHINERY)
 
 
 @contextmanager
@@ -287,10 +297,14 @@ class Resuming:
 
 
 class AlreadyThere:
-    """Loader of a module that its package imported while Python was importing it."""
+    """Loader of a module that its package imported while Python was importing it.
+
+    Python takes the module's own spec rather than the one that a finder returns; hence `spec`.
+    """
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
+        module.__spec__ = self.spec = ModuleSpec(module.__name__, cast(Any, self))
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return the module."""

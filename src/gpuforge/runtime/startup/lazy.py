@@ -188,7 +188,7 @@ def _after_its_package(name: str) -> ModuleSpec | None:
     there = sys.modules.get(name)
     if there is None:
         return PathFinder.find_spec(name, getattr(package, "__path__", None))
-    return ModuleSpec(name, AlreadyThere(there))  # type: ignore[arg-type]
+    return AlreadyThere(there).spec
 
 
 def _importing(name: str) -> FrameType | None:
