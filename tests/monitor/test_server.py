@@ -55,6 +55,8 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(dashboard: Dashboard)
     assert "SameSite=strict" in cookie
     pair = cookie.partition(";")[0]
     assert dashboard.get("/", Authorization="", Cookie=pair)[0] == 200
+    foreign = 'prefs={"a": 1}; tabs[0]=1; ' + pair  # of a server on another port
+    assert dashboard.get("/", Authorization="", Cookie=foreign)[0] == 200
     assert dashboard.get("/", Authorization="", Cookie=pair + "x")[0] == 401
     assert dashboard.get("/?token=wrong", Authorization="")[0] == 401
     assert dashboard.get(f"/api/now?token={TOKEN}", Authorization="")[0] == 401

@@ -11,9 +11,9 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Collection
-from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -82,7 +82,9 @@ class Guard:
             return answer
         scheme, _, given = headers.get("authorization", "").partition(" ")
         bearer = given.strip() if scheme.lower() == "bearer" else ""
-        if self._is_token(bearer) or self._is_token(_cookie(headers, self._cookie)):
+        # Servers on other ports share the cookies of this name, and theirs may be malformed.
+        kept = cookie_parser(headers.get("cookie", "")).get(self._cookie, "")
+        if self._is_token(bearer) or self._is_token(kept):
             return None
         text = "The token is missing or wrong: open the address that 'gpuforge serve' printed.\n"
         return PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})
@@ -99,11 +101,3 @@ class Guard:
         except ValueError:
             return False
         return self._any_address or address.is_loopback
-
-
-def _cookie(headers: Headers, name: str) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""
