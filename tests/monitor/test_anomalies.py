@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 from types import ModuleType
+from typing import Any
 
 import pytest
 from benchmarks.anomalies import bursts
@@ -52,6 +53,43 @@ def test_growth_that_paused_as_often_before_goes_on_and_one_that_ended_does_not(
     assert rules(gpu(r, memory_used_bytes=ended)) == set()
     paused = [20 * GIB + (n // 45 * 45) * 0.05 * GIB for n in range(600)]
     assert rules(gpu(r, memory_used_bytes=paused)) == {"memory_growth"}
+
+
+def test_growth_that_ended_minutes_ago_has_ended_whatever_the_noise() -> None:
+    r = Random(3)
+    used = [
+        (10 + min(n // 9 * 9, 430) / 11) * GIB + abs(r.gauss(0, 0.05 * GIB)) for n in range(600)
+    ]
+    assert rules(gpu(r, memory_used_bytes=used)) == set()
+
+
+def test_three_loads_are_no_growth() -> None:
+    used = [(5 + 12 * ((n > 130) + (n > 300) + (n > 490))) * GIB for n in range(600)]
+    assert rules(gpu(Random(1), memory_used_bytes=used)) == set()
+
+
+def test_an_idle_gpu_at_a_low_clock_is_not_held_down_by_its_power_limit() -> None:
+    low: dict[str, float] = {"throttle_reasons__power_cap": 1.0, "core_clock_hertz": 2.1e8}
+    assert rules(gpu(Random(1), utilization_ratio=0.0, **low)) == set()
+    assert rules(gpu(Random(1), **low)) == {"throttling"}
+
+
+def test_a_link_of_no_lanes_is_no_narrow_one() -> None:
+    assert rules(gpu(Random(1), link_width=0.0)) == set()
+
+
+def test_corrected_errors_that_began_in_the_last_minute() -> None:
+    errors = [3.0 + max(0, n - 560) for n in range(600)]
+    (found,) = find_anomalies([gpu(Random(1), ecc_corrected=errors)])
+    assert found.reason == "39 memory errors were corrected within 1 min"
+
+
+def test_a_gpu_that_the_waiting_program_does_not_use_is_not_starved() -> None:
+    r, fallen = Random(1), [0.95 if n < 450 else 0.0 for n in range(600)]
+    tasks: dict[str, Any] = {"tasks_waiting": 50.0, "tasks_finished": [2.0 * n for n in range(600)]}
+    others = [gpu(r), gpu(r, 1, utilization_ratio=fallen)]
+    assert rules(*others, process(**tasks, uses__GPU_0=1.0)) == set()
+    assert rules(*others, process(**tasks, uses__GPU_1=1.0)) == {"starved_device"}
 
 
 def test_a_spike_hides_no_leak() -> None:

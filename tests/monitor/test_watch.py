@@ -38,6 +38,8 @@ def test_a_subject_for_the_host_each_device_and_each_program() -> None:
     assert "cpu_pressure_ratio" not in host.series
     assert device.model == "NVIDIA H100 80GB"
     assert of(watched(5), "process 4711")["tasks_finished"] == [(1e9 + 5, 35.0)]
+    uses = [[name for name in one.series if name.startswith("uses:")] for one in subjects]
+    assert uses == [[], [], [], ["uses:GPU 0", "uses:GPU 1"], []]
 
 
 def test_only_the_last_minutes_are_kept() -> None:

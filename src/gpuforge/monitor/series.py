@@ -28,6 +28,7 @@ PAUSES = 3.0
 INDEPENDENT, BEYOND_DOUBT = 1.4, 4.0
 REPEATS = 0.7
 MOST_LATELY = 4
+STILL_SHARE, RISES = 0.005, 4
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,10 @@ class Drift:
     """The trend of a series, from the levels of ten blocks of equal length.
 
     Periodic components are removed first. Then a rise is significant in one of two cases. Either
-    the mean step between blocks is large compared with the scatter of the steps, which is required
-    of a series that may be a random walk. Or the readings scatter independently around a rising
-    straight line; less is required then, because a random walk does not do so.
+    at least four steps between blocks rise, and the mean step is large compared with the scatter of
+    the steps, which is required of a series that may be a random walk. Or the readings scatter
+    independently around a rising straight line; less is required then, because a random walk does
+    not do so.
 
     Attributes
     ----------
@@ -169,9 +171,11 @@ def drift(
     step = fmean(steps)
     step_seconds = (flat[-1][0] - flat[0][0]) / BLOCKS
     seconds = series[-1][0] - series[0][0]
-    last_still, still = _pauses(flat)
+    noise = STILL_SHARE * max(0.0, levels[-1] - levels[0])
+    last_still, still = _pauses(flat, noise)
     lately = min(max(3, math.ceil(still / step_seconds) + 1), MOST_LATELY)
     wandering = step - _T * stdev(steps) / math.sqrt(len(steps)) > 0
+    wandering = wandering and sum(one > noise for one in steps) >= RISES
     straight = _is_straight(_blocks(flat, 3 * BLOCKS, of_block))
     return Drift(
         seconds=seconds,
@@ -242,15 +246,16 @@ def _keeps_rising(levels: Sequence[float], steps: Sequence[float], lately: int) 
     )
 
 
-def _pauses(series: Series) -> tuple[float, float]:
+def _pauses(series: Series, noise: float) -> tuple[float, float]:
     """Return the length of the floor's current pause, and of its longest earlier pause.
 
-    The floor at a time is the minimum from then on, so temporary increases do not raise it.
+    The floor at a time is the minimum from then on, so temporary increases do not raise it; nor
+    does noise that is within `noise`.
     """
     moment, least = series[-1]
     pauses = []
     for before, value in reversed(series):
-        if value < least:
+        if value < least - noise:
             pauses.append(moment - before)
             moment, least = before, value
     return pauses[0] if pauses else 0.0, max(pauses[1:], default=0.0)

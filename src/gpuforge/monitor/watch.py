@@ -48,7 +48,13 @@ class Watch:
         for process in sample.processes:
             name, shown = f"process {process.published.pid}", process.published
             seen.add(name)
+            values: dict[str, float]
             values = {"tasks_waiting": shown.queued, "tasks_finished": shown.done + shown.failed}
+            values |= {
+                f"uses:GPU {device.index}": 1
+                for device in sample.devices
+                if any(one.pid == shown.pid for one in known(device.processes) or ())
+            }
             resident = known(process.resident_bytes)
             free = known(sample.host.memory_available_bytes)
             if resident is not None and free is not None:

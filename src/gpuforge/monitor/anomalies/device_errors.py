@@ -1,7 +1,7 @@
 """Errors that a device or its driver reports: Xid errors and memory errors.
 
 Reports when a counter of uncorrected memory errors or of an Xid rose within the watched period, and
-when corrected errors come in at more than ten a minute. A constant counter is not reported. Xids
+when corrected errors come in at more than ten a minute, over that period or in the last minute. A constant counter is not reported. Xids
 that are usually caused by a program's own mistake are marked as such.
 """
 
@@ -37,14 +37,17 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
                 f"{counted(round(times), 'uncorrected memory error')}: results may be wrong",
                 "stop the programs on this GPU, then run 'gpuforge doctor gpu_health'",
             )  # fmt: skip
-        corrected = subject.series.get("ecc_corrected", ())
-        minutes = (corrected[-1][0] - corrected[0][0]) / 60 if corrected else 0.0
-        if _rise(corrected) > CORRECTED_PER_MINUTE * max(1.0, minutes):
-            yield Anomaly(
-                "device_errors", subject.name, "warning",
-                f"{_rise(corrected):.0f} memory errors were corrected within {minutes:.0f} min",
-                "the memory may be failing: run 'gpuforge doctor gpu_health' and watch this GPU",
-            )  # fmt: skip
+        whole = subject.series.get("ecc_corrected", ())
+        for corrected in (whole, [one for one in whole if one[0] >= whole[-1][0] - 60]):
+            minutes = max(1.0, (corrected[-1][0] - corrected[0][0]) / 60) if corrected else 1.0
+            if _rise(corrected) > CORRECTED_PER_MINUTE * minutes:
+                yield Anomaly(
+                    "device_errors", subject.name, "warning",
+                    f"{_rise(corrected):.0f} memory errors were corrected within {minutes:.0f} min",
+                    "the memory may be failing: run 'gpuforge doctor gpu_health' and watch this"
+                    " GPU",
+                )  # fmt: skip
+                break
 
 
 def _rise(series: Series) -> float:

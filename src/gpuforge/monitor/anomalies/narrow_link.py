@@ -26,7 +26,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             continue
         since = width_now[-1][0] - SECONDS
         widths = [w for t, w in width_now if t >= since and (not busy or busy.get(t, 0) >= BUSY)]
-        if len(widths) >= AT_LEAST and max(widths) < full:
+        if len(widths) >= AT_LEAST and 0 < max(widths) < full:
             yield Anomaly(
                 "narrow_link", subject.name, "warning",
                 f"the PCIe link has {max(widths):.0f} lanes of {full:.0f}: transfers take up to "

@@ -1,6 +1,7 @@
 """A device whose utilisation has fallen while tasks wait.
 
-Considers the period in which a process has continuously had waiting tasks. Reports when a GPU's
+Considers the period in which a process has continuously had waiting tasks, and the GPUs that it
+uses, or all GPUs if no driver tells which. Reports when a GPU's
 utilisation was above 25 % in the best quarter of that period, and has been below half of that
 quarter's level for 30 s and more than twice as long as ever before, while tasks still finished. If
 none finishes, that is `stalled_queue`'s case.
@@ -27,7 +28,10 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
     if waiting is None:
         return
     since = max((t for t, count in waiting.series["tasks_waiting"] if not count), default=0.0)
+    used = {name for name, _ in waiting.starting("uses:")}
     for subject in subjects:
+        if used and subject.name not in used:
+            continue
         series = [one for one in subject.series.get("utilization_ratio", ()) if one[0] > since]
         if subject.kind != "gpu" or len(series) < 2 * _SMOOTH:
             continue

@@ -2,7 +2,8 @@
 
 Reports a throttle reason (heat, the power supply, a hardware slowdown) that was active for at least
 a fifth of the last minute, or for all of the last ten seconds. A busy GPU normally runs at its
-power limit, so that reason is reported only if the clock is more than 15 % below its highest.
+power limit, so that reason is reported only if the clock is more than 15 % below its highest; and
+not of an idle GPU, which lowers its clock itself.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gpuforge.monitor.series import Subject
 SECONDS = 60.0
 SHARE = 0.2
 UNBROKEN_SECONDS = 10.0
-CLOCK_SHARE = 0.85
+CLOCK_SHARE, BUSY = 0.85, 0.05
 POWER_LIMIT = "power cap"
 STEPS = {
     "temperature": "check the fans, the airflow and the room temperature",
@@ -36,7 +37,8 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             if not held or (fmean(held) < SHARE and not min(now, default=0.0)):
                 continue
             share = fmean(clocks) / highest if clocks and highest else None
-            if reason == POWER_LIMIT and (share is None or share >= CLOCK_SHARE):
+            idle = fmean(subject.recent("utilization_ratio", SECONDS) or (1.0,)) < BUSY
+            if reason == POWER_LIMIT and (idle or share is None or share >= CLOCK_SHARE):
                 continue
             told = f", its clock at {100 * share:.0f} % of the highest" if share is not None else ""
             step = next(step for word, step in STEPS.items() if word in reason)
