@@ -181,7 +181,7 @@ def test_a_terminal_that_is_resized(terminal: Callable[..., Terminal]) -> None:
     screen = terminal()
     screen.until(shows)
     screen("resize-window", "-x", "40", "-y", "6")
-    lines = screen.until(lambda text: "q quits" not in text and "CPU" in text)
+    lines = screen.until(lambda text: "cores" not in text and "q quits" in text)
     assert len(lines) <= 6
     screen("resize-window", "-x", "132", "-y", "40")
     screen.until(lambda text: shows(text) and "ACTIVITY" in text)

@@ -55,6 +55,11 @@ def test_processes_that_find_no_room_are_counted() -> None:
     assert len(lines) == 24 and lines[-1] == "and 34 more"
 
 
+def test_a_narrow_screen_shows_how_to_quit() -> None:
+    assert shown(35).splitlines()[0] == "gpuforge top  HH:MM:SS  own q quits"
+    assert shown(3).splitlines()[0] == " q "
+
+
 def test_colour_only_adds_to_the_words() -> None:
     coloured = shown(colour=True)
     assert "\x1b[33m" in coloured

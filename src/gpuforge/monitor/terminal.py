@@ -44,8 +44,8 @@ def screen(
     paint = _paint if colour else lambda text, code: text
     clock = time.strftime("%H:%M:%S", time.localtime(sample.taken_at))
     title = f"gpuforge top  {clock}  {own}"
-    keys = f"{keys:>{max(1, width - columns(title))}}" if keys else ""
-    lines = [paint(fit(title + keys, width), "7")]
+    room = max(1, width - columns(keys))
+    lines = [paint(fit(f"{fit(title, room - 1):<{room}}{keys}".rstrip(), width), "7")]
     body = [*_host(sample.host), *_devices(sample, height)]
     lines += [paint(fit(text, width), code) if code else fit(text, width) for text, code in body]
     heading = "".join(f"{name:>{size}}" for name, size in _COLUMNS) + "  PROGRAM AND ACTIVITY"

@@ -52,12 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
             f"gpuforge top: --interval {arguments.interval} is below 0.05 s", hint="use 1 or more"
         )
     probe: Probe = SnapshotProbe(arguments.snapshot) if arguments.snapshot else LiveProbe()
+    draws = os.name == "posix" and os.environ.get("TERM", "") not in ("", "dumb")
     with closing(Sampler(probe)) as sampler:
         sampler.take()
         if arguments.json or arguments.once:
             time.sleep(min(interval, ONCE_SECONDS))
             _once(sampler.take(), as_json=arguments.json)
-        elif sys.stdout.isatty() and sys.stdin.isatty() and _draws():
+        elif draws and sys.stdout.isatty() and sys.stdin.isatty():
             _live(sampler, interval)
         else:
             _lines(sampler, interval)
@@ -75,11 +76,6 @@ def _plain(sample: Sample) -> list[str]:
     own = f"this reading took {format_seconds(sample.cost_seconds)} of CPU time"
     width = shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns
     return screen(sample, width, PLAIN_HEIGHT, own=own)
-
-
-def _draws() -> bool:
-    """Return whether the terminal supports drawing."""
-    return os.environ.get("TERM", "") not in ("", "dumb") and os.name == "posix"
 
 
 def _lines(sampler: Sampler, interval: float) -> None:
