@@ -48,7 +48,6 @@ class Watch:
         for process in sample.processes:
             name, shown = f"process {process.published.pid}", process.published
             seen.add(name)
-            values: dict[str, float]
             values = {"tasks_waiting": shown.queued, "tasks_finished": shown.done + shown.failed}
             values |= {
                 f"uses:GPU {device.index}": 1

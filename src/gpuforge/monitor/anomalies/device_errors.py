@@ -1,8 +1,9 @@
 """Errors that a device or its driver reports: Xid errors and memory errors.
 
 Reports when a counter of uncorrected memory errors or of an Xid rose within the watched period, and
-when corrected errors come in at more than ten a minute, over that period or in the last minute. A constant counter is not reported. Xids
-that are usually caused by a program's own mistake are marked as such.
+when corrected errors come in at more than ten a minute, over that period or in its last minute. A
+constant counter is not reported. Xids that are usually caused by a program's own mistake are marked
+as such.
 """
 
 from __future__ import annotations
