@@ -120,16 +120,17 @@ def metrics(*, every: float | None = None) -> Metrics:
         raise InvalidSettings(f"every={every!r} is not a number of seconds", hint="use 1.0")
     if every is not None:
         _watch.repeat(every)
-    return _watch.look()
+    return _watch.look()[1]
 
 
 class _Watch:
     """The sampler of this process, with its recent samples and logs."""
 
     def __init__(self) -> None:
-        self._reset()
+        self.begin()
 
-    def _reset(self) -> None:
+    def begin(self) -> None:
+        """Begin anew, as in a forked child, in which the thread and NVML's state do not exist."""
         self._lock = threading.Lock()
         self._sampler: Sampler | None = None
         self._kept: deque[dict[str, float]] = deque(maxlen=KEPT)
@@ -137,11 +138,8 @@ class _Watch:
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def look(self) -> Metrics:
+    def look(self) -> tuple[Sample, Metrics]:
         """Take a sample, keep it for the averages, and log it."""
-        return self._look()[1]
-
-    def _look(self) -> tuple[Sample, Metrics]:
         with self._lock:
             if self._sampler is None:
                 self._sampler = Sampler()
@@ -199,7 +197,7 @@ class _Watch:
     def _sample_repeatedly(self, seconds: float, ending: threading.Event) -> None:
         recorder = Recorder()
         while not ending.wait(seconds):
-            recorder.add(self._look()[0])
+            recorder.add(self.look()[0])
 
     def close(self) -> None:
         """Stop the thread and release the devices."""
@@ -210,10 +208,6 @@ class _Watch:
             self._kept.clear()
         if sampler is not None:
             sampler.close()
-
-    def fork(self) -> None:
-        """Reset in a forked child, in which the thread and NVML's state do not exist."""
-        self._reset()
 
 
 def _write(path: Path, found: Metrics) -> None:
@@ -271,4 +265,4 @@ def _device(
 _watch = _Watch()
 atexit.register(_watch.close)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_watch.fork)
+    os.register_at_fork(after_in_child=_watch.begin)

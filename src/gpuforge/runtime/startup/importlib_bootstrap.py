@@ -80,7 +80,7 @@ class Lazy:
         self.begun = False
         self._done = False
         self._thread = 0
-        self._told = told
+        self.told = told
 
     @property
     def is_mine(self) -> bool:
@@ -108,7 +108,7 @@ class Lazy:
                 return
             where, start = user_of(sys._getframe()), perf_counter()
             with held_back(spec.name, module):
-                self._run(module, spec, lambda failure: self._told(
+                self._run(module, spec, lambda failure: self.told(
                     perf_counter() - start, where, failure))  # fmt: skip
 
     def _run(self, module: ModuleType, spec: ModuleSpec, told: Callable[[str], None]) -> None:
@@ -137,10 +137,6 @@ class Lazy:
         if type(module) is LazyModule:
             cast(Any, module).__class__ = ModuleType
         spec.loader_state = None
-
-    def resumed(self, loader: Any, module: ModuleType) -> Resuming:
-        """Return the loader for when Python imports the module again."""
-        return Resuming(self, loader, module, self._told)
 
 
 def _pickled(module: LazyModule) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -185,7 +181,7 @@ def resumed(name: str, loader: Any) -> Resuming | None:
     """Return the loader that executes a held-back module in the module object the program has."""
     module = _held.pop(name, None)
     state = state_of(module)
-    return state.resumed(loader, module) if state is not None and module is not None else None
+    return Resuming(state, loader, module) if state is not None and module is not None else None
 
 
 def _own(module: ModuleType | None) -> dict[str, Any]:
@@ -225,7 +221,7 @@ def complete(name: str | None) -> None:
 
 def user_of(frame: FrameType | None) -> str:
     """Return the file and line of the first frame outside importlib and this package."""
-    while frame is not None and _is_machinery(frame.f_code.co_filename):
+    while frame is not None and frame.f_code.co_filename.startswith(_MACHINERY):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
@@ -235,10 +231,6 @@ _MACHINERY = (
     importlib.__file__,
     __file__.removesuffix("importlib_bootstrap.py"),
 )
-
-
-def _is_machinery(file: str) -> bool:
-    return file.startswith(_MACHINERY)
 
 
 @contextmanager
@@ -277,10 +269,8 @@ class Deferring:
 class Resuming:
     """Loader of a deferred module that its own package imports."""
 
-    def __init__(
-        self, state: Lazy, loader: Any, module: ModuleType, told: Callable[[float, str, str], None]
-    ) -> None:
-        self._state, self._loader, self._module, self._told = state, loader, module, told
+    def __init__(self, state: Lazy, loader: Any, module: ModuleType) -> None:
+        self._state, self._loader, self._module = state, loader, module
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return the existing module, no longer lazy."""
@@ -293,7 +283,7 @@ class Resuming:
         module.__spec__.loader = self._loader
         where, start = user_of(sys._getframe()), perf_counter()
         self._loader.exec_module(module)
-        self._told(perf_counter() - start, where, "")
+        self._state.told(perf_counter() - start, where, "")
 
 
 class AlreadyThere:

@@ -40,6 +40,7 @@ _IMPORT_NAME, _LOAD_CONST, _EXTENDED_ARG = (
     opcode.opmap[name] for name in ("IMPORT_NAME", "LOAD_CONST", "EXTENDED_ARG")
 )
 _AFTER_THE_MAIN_THREAD = frozenset({"atexit", "Thread", "Timer"})
+_WHEN_IMPORTS_FAIL = frozenset({"__del__"})
 HAS_ITS_OWN = sys.version_info >= (3, 15)
 """Whether Python itself can defer imports (PEP 810), so that nothing is done here."""
 
@@ -193,24 +194,20 @@ def _after_its_package(name: str) -> ModuleSpec | None:
 
 def _importing(name: str) -> FrameType | None:
     """Return the frame at the statement that imports a module; None if it must not be deferred."""
-    frame = _importer(sys._getframe(2))
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
     if frame is None or frame.f_locals is not frame.f_globals:
         return None
     if not _is_own(frame.f_code.co_filename):
         return None
-    if not _imports_plainly(frame, name) or _is_used_at_the_end(frame.f_code):
+    if not _imports_plainly(frame, name) or _names(frame.f_code, _WHEN_IMPORTS_FAIL):
         return None
     outer_frame: FrameType | None = frame
     while outer_frame is not None:
         if not outer_frame.f_code.co_filename.startswith("<frozen ") and _is_guarded(outer_frame):
             return None
         outer_frame = outer_frame.f_back
-    return frame
-
-
-def _importer(frame: FrameType | None) -> FrameType | None:
-    while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
-        frame = frame.f_back
     return frame
 
 
@@ -270,11 +267,6 @@ def _number(byte: int, rest: Any) -> int:
         byte = next(rest)
         value = value << 6 | byte & 63
     return value
-
-
-def _is_used_at_the_end(code: CodeType) -> bool:
-    """Return whether a file defines ``__del__``, which may run when imports no longer work."""
-    return _names(code, frozenset({"__del__"}))
 
 
 def _names(code: CodeType, names: frozenset[str]) -> bool:
