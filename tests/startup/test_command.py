@@ -45,6 +45,13 @@ def test_before_any_run_nothing_is_known(capsys: pytest.CaptureFixture[str]) -> 
     assert "no start-up has been recorded yet" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "flags", [["--quick"], ["--measure", "--validate"], ["--measure", "--quick"]]
+)
+def test_flags_that_do_not_fit_are_refused(flags: list[str]) -> None:
+    assert main(["startup", *flags]) == 2
+
+
 def test_a_run_is_told_afterwards(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("jax")
     (tmp_path / "program.py").write_text(

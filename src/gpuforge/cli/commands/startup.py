@@ -22,12 +22,13 @@ QUICK_SECONDS, SECONDS = 4.0, 60.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
         "--measure",
         action="store_true",
         help="measure how long the imports that were not needed take",
     )
-    parser.add_argument(
+    either.add_argument(
         "--validate",
         action="store_true",
         help="time small programs with and without lazy imports and warm-up",
@@ -101,16 +102,14 @@ def _library_lines(libraries: list[dict[str, Any]]) -> list[str]:
         began = one["began_seconds"]
         rows.append((
             one["name"], one["state"], "?" if began is None else format_seconds(began), one["by"],
-            *(format_seconds(one[f"{what}_seconds"]) for what in _TIMES),
+            *(format_seconds(one[f"{what}_seconds"])
+              for what in ("elapsed", "held", "waited", "overlapped")),
             "not used" if one["loaded_in_vain"] else str(one["uses"]),
         ))  # fmt: skip
     heading = ("library", "state", "at", "by", "took", "computing", "waited", "overlapped",
                "uses")  # fmt: skip
     table = ["", render.table(rows, heading=heading)] if rows else []
     return table + [f"  {one['name']}: {one['reason']}" for one in libraries if one["reason"]]
-
-
-_TIMES = ("elapsed", "held", "waited", "overlapped")
 
 
 def _import_lines(imports: list[dict[str, Any]]) -> list[str]:
