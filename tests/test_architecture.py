@@ -60,7 +60,17 @@ FOUNDATION = {
 }
 # Modules and packages of the runtime import downwards only, and none of their own level.
 LEVELS_OF_THE_RUNTIME = [
-    {"array", "context", "heap", "kept", "namespace", "staging", "threads", "timing"},
+    {
+        "array",
+        "context",
+        "heap",
+        "kept",
+        "namespace",
+        "progress_line",
+        "staging",
+        "threads",
+        "timing",
+    },
     {"function", "lowering"},
     {"short"},
     {"backends", "placement", "prelude"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import pty
@@ -24,6 +25,7 @@ import gpuforge as gf
 from gpuforge.runtime.evaluation.background import FORK_PATIENCE_SECONDS, Background
 from gpuforge.runtime.evaluation.program_store import ProgramStore
 from gpuforge.runtime.libraries import Library
+from gpuforge.runtime.progress_line import ProgressLine
 from gpuforge.runtime.session import current_session
 from gpuforge.runtime.startup import ahead, opening, record, warming
 
@@ -360,6 +362,32 @@ def test_a_terminal_shows_how_far_it_is_while_somebody_waits(columns: int, tmp_p
     shown = b"warm-up: torch, 1 of 1, importing ("[: columns - 1]
     assert shown in text and text.endswith(b"\r\x1b[K"), text
     assert all(len(line) < columns for line in text.split(b"\r\x1b[K"))
+
+
+def test_one_line_at_a_time_shows_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    first, second = ProgressLine(), ProgressLine()
+    first.show("first")
+    second.show("second")
+    second.erase()
+    first.erase()
+    second.show("third")
+    assert terminal.getvalue() == "\r\x1b[Kfirst\r\x1b[K\r\x1b[Kthird"
+    second.erase()
+    monkeypatch.setenv("TERM", "dumb")
+    first.show("not here")
+    assert "not here" not in terminal.getvalue()
+    monkeypatch.setattr(sys, "stderr", object())
+    first.show("not here either")
+
+
+def test_a_library_was_not_waited_for_longer_than_it_took() -> None:
+    one = opening.Opening(cast(Any, SimpleNamespace(name="jax")), "", felt=0.0)
+    one.elapsed_seconds, one.waited_seconds = 2.0, 5.0
+    jax = warming.components([one], {})["jax"]
+    assert (jax.elapsed_seconds, jax.waited_seconds, jax.overlapped_seconds) == (2.0, 2.0, 0.0)
 
 
 def test_files_are_read_ahead_by_a_process_that_is_no_child(

@@ -26,7 +26,7 @@ def warmup(names: Iterable[str] | Mapping[str, float] = (), *, wait: bool = Fals
         priorities, higher first. Default: those that the settings name, else those that this
         program's last run used.
     wait
-        Whether to block until all of them are ready.
+        Whether to block until all of them have finished.
 
     Returns
     -------

@@ -9,9 +9,9 @@ import sys
 from gpuforge.errors import TaskCancelled
 from gpuforge.runtime.executor import termination
 from gpuforge.runtime.executor.dispatcher import Dispatcher, everyone
-from gpuforge.runtime.executor.progress import say
 from gpuforge.runtime.executor.stats import Counts, names
 from gpuforge.runtime.executor.task import Task
+from gpuforge.runtime.progress_line import say
 
 PATIENCE_SECONDS = 0.5
 """How long an interrupted program waits for running calls."""

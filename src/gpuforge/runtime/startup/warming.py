@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator, Iterable, Mapping
-from shutil import get_terminal_size
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gpuforge.dataclass import dataclass
 from gpuforge.errors import InvalidSettings
 from gpuforge.runtime.libraries import Library
+from gpuforge.runtime.progress_line import ProgressLine
 from gpuforge.runtime.startup import record
 from gpuforge.runtime.startup.opening import Opening
 
@@ -33,7 +32,7 @@ class Component:
     began_seconds : start time since the process began; None if the system does not report it
     elapsed_seconds : what it took
     held_seconds : CPU time of the importing thread, mostly with Python's lock held
-    waited_seconds : time that the program waited for it
+    waited_seconds : part of `elapsed_seconds` for which the program waited for it
     overlapped_seconds : part of `elapsed_seconds` during which the program continued
     uses : number of calls that ran on it
     reason : why it failed or was left out; empty if it was not
@@ -78,17 +77,20 @@ class Warmup:
         return found | {n: Component("left out", "", reason=r) for n, r in self.left_out.items()}
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until everything is ready, at most `timeout` seconds; return whether it is.
+        """Wait until everything has finished, at most `timeout` seconds; return whether it has.
 
-        If stderr is a terminal, a line there shows the progress.
+        A library that failed has finished, too: see `stats`. If stderr is a terminal, a line there
+        shows the progress, that of the first of several threads that wait.
         """
         ends = perf_counter() + timeout if timeout is not None else None
-        line = _Line(len(self._openings))
+        line, began = ProgressLine(), perf_counter()
         try:
-            for place, one in enumerate(self._openings):
+            for place, one in enumerate(self._openings, start=1):
                 while not one.wait(_step(ends)):
-                    if not self.done:  # it also checks the workers
-                        line.show(place, one)
+                    seconds = perf_counter() - began
+                    if not self.done and seconds > SHOWN_AFTER_SECONDS:  # it checks the workers
+                        which = f"{one.library.name}, {place} of {len(self._openings)}"
+                        line.show(f"warm-up: {which}, {one.state} ({seconds:.1f} s)")
                     if ends is not None and perf_counter() >= ends:
                         return False
         finally:
@@ -106,29 +108,6 @@ class Warmup:
             await asyncio.sleep(0.01)
         self._session.openings.collect()
         return True
-
-
-class _Line:
-    """A progress line on a terminal, erased at the end."""
-
-    def __init__(self, total: int) -> None:
-        self._total, self._shown = total, False
-        self._began = perf_counter()
-
-    def show(self, place: int, one: Opening) -> None:
-        seconds = perf_counter() - self._began
-        if seconds > SHOWN_AFTER_SECONDS and sys.stderr is not None and sys.stderr.isatty():
-            self._shown = True
-            which = f"{one.library.name}, {place + 1} of {self._total}"
-            width = get_terminal_size().columns - 1  # a longer line would not be erased
-            text = f"warm-up: {which}, {one.state} ({seconds:.1f} s)"
-            sys.stderr.write(f"\r\x1b[K{text[:width]}")
-            sys.stderr.flush()
-
-    def erase(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
 
 
 def _step(ends: float | None) -> float:
@@ -196,14 +175,16 @@ def learned() -> list[str]:
 
 def components(openings: Iterable[Opening], uses: Mapping[str, int]) -> dict[str, Component]:
     """Return the state of libraries by name; `uses` maps each to its number of calls."""
-    return {
-        one.library.name: Component(
-            one.state, one.by, one.began_seconds, one.elapsed_seconds, one.held_seconds,
-            one.waited_seconds, max(0.0, one.elapsed_seconds - one.waited_seconds),
-            uses.get(one.library.name, 0), one.failure,
-        )
-        for one in openings
-    }  # fmt: skip
+    found = {}
+    for one in openings:
+        name, took = one.library.name, one.elapsed_seconds
+        # Several threads may wait, and each before its turn.
+        waited = min(one.waited_seconds, took) if took else one.waited_seconds
+        found[name] = Component(
+            one.state, one.by, one.began_seconds, took, one.held_seconds, waited,
+            max(0.0, took - waited), uses.get(name, 0), one.failure,
+        )  # fmt: skip
+    return found
 
 
 def keep(session: Session) -> None:
