@@ -124,6 +124,11 @@ def test_readings_that_are_seldom_or_late_are_no_break() -> None:
     assert watch.subjects(unbroken=True) == watch.subjects()
 
 
+def test_a_small_step_back_of_the_clock_loses_nothing() -> None:
+    watch = watched_queue(*((n, n) for n in range(60)), *((n - 3, n) for n in range(60, 90)))
+    assert list(watch.moments) == [1e9 + n for n in range(87)]
+
+
 def test_a_clock_that_is_set_back_begins_anew() -> None:
     watch = watched_queue(*((n, n) for n in range(60)), *((n - 3600, n) for n in range(60, 90)))
     assert list(watch.moments) == [1e9 + n - 3600 for n in range(60, 90)]

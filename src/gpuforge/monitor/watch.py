@@ -35,7 +35,9 @@ class Watch:
         self._series: dict[str, dict[str, deque[tuple[float, float]]]] = {}
 
     def add(self, sample: Sample) -> None:
-        """Add a sample."""
+        """Add a sample; none until the clock has made up for a small step back."""
+        if self.moments and 0 <= self.moments[-1] - sample.taken_at < BREAK_SECONDS:
+            return
         passed = self.pass_to(sample.taken_at)
         seen = {"host"}
         self._keep("host", "host", "", sample.taken_at, _host(sample.host))

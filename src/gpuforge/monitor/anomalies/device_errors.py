@@ -45,8 +45,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
                 yield Anomaly(
                     "device_errors", subject.name, "warning",
                     f"{_rise(corrected):.0f} memory errors were corrected within {minutes:.0f} min",
-                    "the memory may be failing: run 'gpuforge doctor gpu_health' and watch this"
-                    " GPU",
+                    "the memory may be failing: run 'gpuforge doctor gpu_health' and watch it",
                 )  # fmt: skip
                 break
 

@@ -28,12 +28,10 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
     if waiting is None:
         return
     since = max((t for t, count in waiting.series["tasks_waiting"] if not count), default=0.0)
-    used = {name for name, _ in waiting.starting("uses:")}
+    used = {name for name, _ in waiting.starting("uses:")} or {one.name for one in subjects}
     for subject in subjects:
-        if used and subject.name not in used:
-            continue
         series = [one for one in subject.series.get("utilization_ratio", ()) if one[0] > since]
-        if subject.kind != "gpu" or len(series) < 2 * _SMOOTH:
+        if subject.kind != "gpu" or subject.name not in used or len(series) < 2 * _SMOOTH:
             continue
         before = quantiles((value for _, value in series), n=4)[2]
         *earlier, now = _stretches(series, before)
