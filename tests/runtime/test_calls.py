@@ -474,6 +474,31 @@ class Model:
         return x * self.gain
 
 
+class Base:
+    __slots__ = ("own",)
+
+
+class Slotted(Base):
+    __slots__ = "__hidden"
+
+    def hide(self, value: Any) -> None:
+        self.__hidden = value
+
+    def hidden(self) -> Any:
+        return self.__hidden
+
+
+class Delegating:
+    """Looks missing attributes up elsewhere, and fails in a way of its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(name)
+
+
+class DelegatingSlots(Delegating):
+    __slots__ = ("scale",)
+
+
 class TestShapesOfCalls:
     def test_nested_arguments_and_results(self, other: str, quiet_session: Any) -> None:
         """Arrays inside other arguments stay NumPy's own, and are taken in where they meet one."""
@@ -579,6 +604,36 @@ class TestShapesOfCalls:
         named.limit = 3  # type: ignore[attr-defined]
         named.__dict__["__class__"] = int
         assert gf.offload(named).limit == 3  # type: ignore[attr-defined]
+
+    def test_slots_of_bases_and_private_slots_hold_real_arrays(
+        self, other: str, quiet_session: Any
+    ) -> None:
+        def fill(x: Any, given: Slotted) -> Slotted:
+            made = Slotted()
+            for holder in (given, made):
+                holder.own = x + 1
+                holder.hide(x * 2)
+            return made
+
+        given = Slotted()
+        made = gf.offload(backend=other)(fill)(X, given)
+        for holder in (given, made):
+            assert type(holder.own) is type(holder.hidden()) is np.ndarray
+            same(X + 1, holder.own)
+            same(X * 2, holder.hidden())
+
+    @pytest.mark.parametrize("kind", [Delegating, DelegatingSlots])
+    def test_arguments_are_not_asked_for_attributes_that_they_lack(
+        self, kind: type, quiet_session: Any
+    ) -> None:
+        def fill(holder: Any, x: Any) -> Any:
+            holder.scale = x * 2
+            return x + 1
+
+        for placed in (gf.offload(fill), gf.offload(backend="torch")(fill)):
+            holder = kind()
+            same(X + 1, placed(holder, X))
+            assert type(holder.scale) is np.ndarray
 
     def test_metadata_is_the_functions(self) -> None:
         assert module_level.__name__ == "module_level"

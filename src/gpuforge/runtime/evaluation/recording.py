@@ -11,7 +11,9 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice, pairwise
 from traceback import clear_frames
-from types import CellType, FrameType, FunctionType, ModuleType, TracebackType
+from types import (
+    CellType, FrameType, FunctionType, MemberDescriptorType, ModuleType, TracebackType,
+)  # fmt: skip
 from typing import Any
 
 import numpy as np
@@ -175,7 +177,7 @@ def _has_other_alias(function: Any, values: tuple[Any, ...]) -> bool:
             continue
         held: Any = value if isinstance(value, list | tuple | dict) else ()
         if not held and not isinstance(value, _WITHOUT_RESULTS):
-            held = getattr(value, "__dict__", ())
+            held = _attributes(value)
         items = held.values() if isinstance(held, dict) else held
         reached += [one for one in islice(items, MAX_HELD) if type(one) is np.ndarray]
     if not reached:
@@ -222,10 +224,7 @@ def _wrapped(value: Any) -> Any:
     """Return what a decorated function wraps, without code of the value's own: it may import."""
     if type(value) in (staticmethod, classmethod):
         return value.__func__
-    try:
-        return object.__getattribute__(value, "__dict__").get("__wrapped__", value)
-    except AttributeError:
-        return value
+    return _attributes(value).get("__wrapped__", value)
 
 
 def _overlaps_itself(value: Any) -> bool:
@@ -328,7 +327,7 @@ def _left_in_frames(error: BaseException, given: list[Array]) -> set[int]:
 def _settle_exports(recorder: Recorder, results: _Results, values: tuple[Any, ...]) -> None:
     """Replace exports of recorded arrays in the attributes and items of arguments."""
     for value in values if recorder.exports else ():
-        held: Any = value if type(value) in (dict, list) else getattr(value, "__dict__", ())
+        held: Any = value if type(value) in (dict, list) else _attributes(value)
         for place, item in list(held.items() if type(held) is dict else enumerate(held)):
             made = results.given_to_numpy(item) if type(item) is np.ndarray else None
             if made is not None:
@@ -402,12 +401,11 @@ class _Results:
         if isinstance(value, partial):
             _set_partial(value, self.of(value.args), self.of(value.keywords))
             return
-        for name in getattr(type(value), "__slots__", ()):
-            item = getattr(value, name, None)
+        for slot, item in _slots(value):
             made = self.of(item)
             if made is not item:
-                object.__setattr__(value, name, made)
-        held = getattr(value, "__dict__", None)
+                slot.__set__(value, made)
+        held = _attributes(value)
         if type(held) is dict and not isinstance(value, _WITHOUT_RESULTS):
             for name, item in list(held.items()):
                 made = self.of(item)
@@ -590,12 +588,12 @@ def _replace(holder: Any, new: dict[int, Any]) -> None:
 
 
 def _replace_attributes(holder: Any, new: dict[int, Any]) -> None:
-    for name in _slots(holder):
-        value = getattr(holder, name, None)
+    for slot, value in _slots(holder):
         if id(value) in new:
-            object.__setattr__(holder, name, new[id(value)])
-    if isinstance(getattr(holder, "__dict__", None), dict):
-        _replace_items(vars(holder), list(vars(holder).items()), new)
+            slot.__set__(holder, new[id(value)])
+    held = _attributes(holder)
+    if isinstance(held, dict):
+        _replace_items(held, list(held.items()), new)
 
 
 def _replace_items(holder: Any, items: list[Any], new: dict[int, Any]) -> None:
@@ -619,8 +617,24 @@ def _set_partial(made: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> 
     made.__setstate__((made.func, args, keywords, {}))
 
 
-def _slots(value: Any) -> Any:
-    return () if type(value) is Array else getattr(type(value), "__slots__", ())
+def _slots(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the descriptor and the value of each of an object's slots, those of its bases included.
+
+    Descriptors work without code of the object's own, such as `__getattr__`.
+    """
+    for kind in () if type(value) is Array else type(value).__mro__:
+        for slot in list(vars(kind).values()) if "__slots__" in vars(kind) else ():
+            if type(slot) is MemberDescriptorType:
+                with suppress(AttributeError):  # it is empty
+                    yield slot, slot.__get__(value)
+
+
+def _attributes(value: Any) -> Any:
+    """Return what is in an object's `__dict__`, if it has one, without code of its own."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
 
 
 def _is_caused_by_recording(error: BaseException, function: Callable[..., Any]) -> bool:

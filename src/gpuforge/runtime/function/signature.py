@@ -116,7 +116,7 @@ def foreign(value: Any) -> str:
     tracer = getattr(getattr(jax, "core", None), "Tracer", None)
     if tracer is not None and isinstance(value, tracer):
         return "inside a JAX transformation"
-    if getattr(value, "requires_grad", False) is True:
+    if hasattr(kind, "requires_grad") and value.requires_grad is True:  # no __getattr__ is asked
         return f"{name} needs gradients"
     if isinstance(value, float | complex | np.generic):
         return ""
