@@ -69,6 +69,37 @@ def test_every_call_is_counted_and_few_are_considered(
     assert placed.stats().counts["numpy"].calls == CALLS + 1
 
 
+def test_calls_without_an_array_are_counted_and_few_are_considered(
+    quiet_session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    considered = Offloaded._considered
+    monkeypatch.setattr(
+        Offloaded, "_considered", lambda *call: seen.append(call) or considered(*call)
+    )
+    placed = gf.offload(double)
+    for number in range(CALLS):
+        assert placed(float(number)) == 2.0 * number
+    assert len(seen) < CALLS / INSPECT_EVERY + 2
+    assert placed.stats().as_written == {"no NumPy array among the arguments": CALLS}
+    assert not placed.stats().counts
+    assert placed("ab") == "abab"  # of another type
+    assert np.array_equal(placed(SMALL), double(SMALL))
+    assert placed.stats().counts["numpy"].calls == 1
+    assert placed.stats().as_written == {"no NumPy array among the arguments": CALLS + 1}
+
+
+def test_calls_without_an_array_are_seen_once_somebody_traces(quiet_session: Any) -> None:
+    placed = gf.offload(double)
+    for number in range(CALLS):
+        placed(number)
+    with gf.profile() as profile:
+        for number in range(3):
+            placed(number)
+    assert sum(one.count for one in profile.bottlenecks(50) if "double" in one.path[-1]) == 3
+    assert placed.stats().as_written == {"no NumPy array among the arguments": CALLS + 3}
+
+
 def test_maps_over_a_few_short_calls_are_counted_and_few_are_considered(
     quiet_session: Any, looked_at: list[int]
 ) -> None:

@@ -19,6 +19,7 @@ from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.numbers import Numbers
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
+from gpuforge.runtime.function.signature import NO_ARRAY
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.placement.account import DECIDING_SHARE
 from gpuforge.runtime.placement.policy import FEW_SIGNATURES, NUMPY, Kind
@@ -293,6 +294,7 @@ class FunctionRecord:
         self.deciding_seconds = 0.0
         self.may_wait = self.waits = False
         self._waiting: deque[ShortCalls] = deque(maxlen=KEPT_WAITING)
+        self._aside: dict[tuple[Any, ...], ShortCalls] = {}
         self._waited_seconds = self._due_seconds = 0.0
         self._ended: deque[CachedDecision] = deque(maxlen=KEPT_ENDED)
         self._counting = Lock()
@@ -339,6 +341,10 @@ class FunctionRecord:
         made = self._take_waiting()
         if made and known:
             self.add(NUMPY, made, known.seconds / known.calls)
+        with self._counting:
+            aside = sum(one.take_skipped() for one in self._aside.values())
+        if aside:
+            self.note_as_written(NO_ARRAY.reason, aside)
 
     @property
     def waits_again(self) -> bool:
@@ -427,6 +433,22 @@ class FunctionRecord:
         if owner is not None:
             owner._short = self.waiting
 
+    def note_as_written(self, reason: str, calls: int = 1) -> None:
+        """Count calls that cannot be placed."""
+        with self._counting:
+            self.as_written[reason] = self.as_written.get(reason, 0) + calls
+
+    def leave_aside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Leave most calls without an array uninspected: those with arguments of these types."""
+        types = (len(args), *kwargs, *map(type, args), *map(type, kwargs.values()))
+        with self._counting:
+            found = self._aside.get(types)
+            if found is None and len(self._aside) < KEPT_WAITING:
+                found = self._aside[types] = ShortCalls(args, kwargs, alike=False)
+        owner: Any = self.owner()
+        if owner is not None:
+            owner._short = found
+
     def end_waiting(self) -> None:
         """Have all calls decided about from now on."""
         self.waits = False
@@ -434,9 +456,9 @@ class FunctionRecord:
             self.inspect_waiting()
 
     def inspect_waiting(self) -> None:
-        """Inspect the next call that waits, however short the previous one was."""
+        """Inspect the next call that waits or has no array, however short the previous one was."""
         owner: Any = self.owner()
-        if self.waiting is not None and owner is not None and owner._short is self.waiting:
+        if owner is not None and owner._short in (self.waiting, *self._aside.copy().values()):
             owner._short = None
 
     def hold(self, key: Any, held: CachedDecision) -> None:

@@ -13,7 +13,9 @@ from gpuforge.runtime.execution.observed import call_span
 from gpuforge.runtime.function.key import generalize, hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
-from gpuforge.runtime.function.signature import INSIDE, AsWritten, is_recorded_array, sign
+from gpuforge.runtime.function.signature import (
+    INSIDE, NO_ARRAY, AsWritten, is_recorded_array, sign,
+)  # fmt: skip
 from gpuforge.runtime.placement.policy import NUMPY
 from gpuforge.runtime.record import CachedDecision, FunctionRecord
 from gpuforge.runtime.session import Session, current_session
@@ -82,8 +84,9 @@ def _consider(
     if offloaded._options.isolate and not offloaded._options.pure:
         return _call_whole(function, args, kwargs)
     if isinstance(signature, AsWritten):
-        reason = signature.reason
-        function.as_written[reason] = function.as_written.get(reason, 0) + 1
+        function.note_as_written(signature.reason)
+        if signature is NO_ARRAY and not trace.enabled:
+            function.leave_aside(args, kwargs)
         with traced as span:
             return _returned(span, args, kwargs, written(*args, **kwargs))
     with traced as span:

@@ -68,6 +68,8 @@ class AsWritten:
 
 
 INSIDE = AsWritten("inside a recorded call")
+NO_ARRAY = AsWritten("no NumPy array among the arguments")
+"""The types of the arguments alone tell that a call is one of these."""
 
 
 def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritten:
@@ -97,7 +99,7 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
         kinds.append(f"{kind.__module__}.{kind.__qualname__}")
         exact.append(value if isinstance(value, _BY_VALUE) else _length(value))
     if not arrays:
-        return AsWritten("no NumPy array among the arguments")
+        return NO_ARRAY
     if len(arrays) > 1 and overlapping(arrays):
         return AsWritten("arguments overlap in memory")
     size, nbytes = sum(map(_SIZE, arrays)), sum(map(_NBYTES, arrays))
