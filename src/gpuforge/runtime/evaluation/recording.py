@@ -9,11 +9,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from inspect import ismemberdescriptor
 from itertools import islice, pairwise
 from traceback import clear_frames
-from types import (
-    CellType, FrameType, FunctionType, MemberDescriptorType, ModuleType, TracebackType,
-)  # fmt: skip
+from types import CellType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -624,7 +623,7 @@ def _slots(value: Any) -> Iterator[tuple[Any, Any]]:
     """
     for kind in () if type(value) is Array else type(value).__mro__:
         for slot in list(vars(kind).values()) if "__slots__" in vars(kind) else ():
-            if type(slot) is MemberDescriptorType:
+            if ismemberdescriptor(slot):
                 with suppress(AttributeError):  # it is empty
                     yield slot, slot.__get__(value)
 

@@ -13,9 +13,7 @@ from gpuforge.runtime.execution.observed import call_span
 from gpuforge.runtime.function.key import generalize, hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
-from gpuforge.runtime.function.signature import (
-    INSIDE, NO_ARRAY, AsWritten, is_recorded_array, sign,
-)  # fmt: skip
+from gpuforge.runtime.function.signature import INSIDE, AsWritten, is_recorded_array, sign
 from gpuforge.runtime.placement.policy import NUMPY
 from gpuforge.runtime.record import CachedDecision, FunctionRecord
 from gpuforge.runtime.session import Session, current_session
@@ -85,7 +83,7 @@ def _consider(
         return _call_whole(function, args, kwargs)
     if isinstance(signature, AsWritten):
         function.note_as_written(signature.reason)
-        if signature is NO_ARRAY and not trace.enabled:
+        if signature.by_types and not trace.enabled:
             function.leave_aside(args, kwargs)
         with traced as span:
             return _returned(span, args, kwargs, written(*args, **kwargs))

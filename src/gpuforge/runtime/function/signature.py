@@ -62,14 +62,14 @@ class Signature(NamedTuple):
 
 @dataclass(frozen=True)
 class AsWritten:
-    """A call that is not placed, with the reason for the summary."""
+    """A call that is not placed: why, and whether all with arguments of its types are not."""
 
     reason: str
+    by_types: bool = False
 
 
 INSIDE = AsWritten("inside a recorded call")
-NO_ARRAY = AsWritten("no NumPy array among the arguments")
-"""The types of the arguments alone tell that a call is one of these."""
+NO_ARRAY = AsWritten("no NumPy array among the arguments", by_types=True)
 
 
 def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritten:
