@@ -439,6 +439,19 @@ def test_a_function_without_arrays_gets_its_own_code_back() -> None:
     assert add.__code__ is own and found.left.startswith("no array among")
 
 
+def test_a_function_that_was_left_alone_is_not_found_again() -> None:
+    """A main module is searched after each of its definitions."""
+    space = made("def add(a, b=1):\n    return a + b\n")
+    own = space["add"].__code__
+    accelerated.accelerate(space, "made.py")
+    for i in range(CALLS_WITHOUT_ARRAY):
+        space["add"](i)
+    accelerated.accelerate(space, "made.py")
+    accelerated.FOUND.pop()
+    assert not accelerated.FOUND
+    assert space["add"].__code__ is own
+
+
 def test_a_function_that_cannot_be_placed_gets_its_own_code_back() -> None:
     space = made("def add(a, b=1):\n    return a + b\n")
     accelerated.accelerate(space, "made.py")

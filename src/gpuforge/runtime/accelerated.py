@@ -152,7 +152,9 @@ def accelerate(namespace: dict[str, Any], path: str) -> None:
         The module's file: functions defined elsewhere are left alone.
     """
     found = [one for one in _functions(namespace) if one.__code__.co_filename == path]
-    FOUND.extend(Accelerated(one) for one in dict.fromkeys(found) if not _unfit(one))
+    known = {one.function for one in FOUND}  # a function that was left alone stays so
+    new = [one for one in dict.fromkeys(found) if one not in known and not _unfit(one)]
+    FOUND.extend(map(Accelerated, new))
 
 
 def _functions(namespace: dict[str, Any]) -> Iterator[FunctionType]:
