@@ -635,6 +635,27 @@ class TestShapesOfCalls:
             same(X + 1, placed(holder, X))
             assert type(holder.scale) is np.ndarray
 
+    @pytest.mark.parametrize("inside", [lambda f: f, gf.offload], ids=["plain", "offloaded"])
+    def test_functools_wraps_around_an_offloaded_function(
+        self, inside: Any, quiet_session: Any
+    ) -> None:
+        """It replaces `__wrapped__`, and copies what is in `__dict__`."""
+
+        def decorator(function: Any) -> Any:
+            @functools.wraps(function)
+            @gf.offload
+            def inner(x: Any) -> Any:
+                return function(x) * 100
+
+            return inner
+
+        placed = decorator(inside(_affine))
+        same(_affine(X) * 100, run(placed, X))
+        assert placed(2.0) == _affine(2.0) * 100
+        assert placed.map([2.0, 3.0]) == [_affine(2.0) * 100, _affine(3.0) * 100]
+        assert placed.submit(2.0).result() == _affine(2.0) * 100
+        assert placed.__name__ == "_affine"
+
     def test_metadata_is_the_functions(self) -> None:
         assert module_level.__name__ == "module_level"
         assert "module_level" in repr(module_level)

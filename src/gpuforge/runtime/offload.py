@@ -47,6 +47,8 @@ _NO_LIMIT = nullcontext()
 class Offloaded(Generic[P, R]):
     """A function whose calls are placed one by one. Made by `offload`."""
 
+    # `functools.wraps` around an offloaded function replaces `__wrapped__` and updates `__dict__`.
+    __slots__ = ("__dict__", "__weakref__", "_early", "_function", "_hot", "_options", "_short")
     _is_offloaded = True  # asked of the type, since other objects may answer to any name
 
     def __init__(self, function: Callable[P, R], options: Options) -> None:
@@ -103,7 +105,7 @@ class Offloaded(Generic[P, R]):
         for part in self.__qualname__.split("."):
             found = getattr(found, part, None)
         if found is not self:
-            return (Offloaded, (self.__wrapped__, self._options))
+            return (Offloaded, (self._function, self._options))
         if self.__module__ == "__main__":
             return (_held, (self._holder,))
         return self.__qualname__
@@ -116,13 +118,13 @@ class Offloaded(Generic[P, R]):
         of ``__main__`` by value, and so includes the function.
         """
         named = {"__module__": self.__module__, "__qualname__": f"{self.__qualname__}._holder"}
-        held = {"function": staticmethod(self.__wrapped__), "options": self._options}
+        held = {"function": staticmethod(self._function), "options": self._options}
         made = type("_holder", (), {**named, **held})
         _held_by[id(made)] = self
         return made
 
     def __repr__(self) -> str:
-        return f"<offloaded {name_of(self.__wrapped__)}>"
+        return f"<offloaded {name_of(self._function)}>"
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """Return where this call would run and why, without running it.
@@ -266,6 +268,7 @@ def _copy_metadata(offloaded: Offloaded[..., Any], function: Callable[..., Any])
 class _Unfilled(Offloaded[P, R]):
     # Unpickled from a holder class that cloudpickle fills in only afterwards. A class of its own,
     # because Python reads the attributes of a class with `__getattr__` more slowly.
+    __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
         holder = vars(self).get("_holder")

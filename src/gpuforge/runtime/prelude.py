@@ -126,7 +126,7 @@ class Prelude:
 
     def call(self, owner: Any, early: Early, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function as written, and count the call."""
-        function = owner.__wrapped__
+        function = owner._function
         if trace.enabled:
             function = partial(early.call_traced, function)
         start = perf_counter()

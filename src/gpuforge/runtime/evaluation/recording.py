@@ -223,6 +223,8 @@ def _wrapped(value: Any) -> Any:
     """Return what a decorated function wraps, without code of the value's own: it may import."""
     if type(value) in (staticmethod, classmethod):
         return value.__func__
+    if getattr(type(value), "_is_offloaded", False):
+        return value._function
     return _attributes(value).get("__wrapped__", value)
 
 

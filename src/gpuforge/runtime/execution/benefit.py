@@ -97,7 +97,7 @@ def benefit_of(
     offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any], *, measure: bool
 ) -> Benefit:
     """Return whether a call would be faster elsewhere; it is run only if `measure` is true."""
-    session, written = current_session(), offloaded.__wrapped__
+    session, written = current_session(), offloaded._function
     name = name_of(written)
     if not session.settings.enabled:
         return as_written(name, "GPUFORGE_ENABLED is off")

@@ -35,7 +35,7 @@ class Offloaded(Protocol):
     _short : the short calls that bypass their choice
     """
 
-    __wrapped__: Any
+    _function: Any
     _options: Options
     _hot: Any
     _short: ShortCalls | None
@@ -60,7 +60,7 @@ def _consider(
     began: int,
 ) -> Any:  # fmt: skip
     start = perf_counter()
-    written = offloaded.__wrapped__
+    written = offloaded._function
     if not session.settings.enabled:
         return written(*args, **kwargs)
     known = session.functions.get(id(offloaded))
@@ -193,7 +193,7 @@ def explain(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any])
     """
     from gpuforge.runtime.execution.explanation import Explanation, explain_call
 
-    session, written = current_session(), offloaded.__wrapped__
+    session, written = current_session(), offloaded._function
     _check_arguments(written, args, kwargs)
     if not session.settings.enabled:
         return Explanation.as_written(name_of(written), "GPUFORGE_ENABLED is off")
@@ -220,7 +220,7 @@ def _check_arguments(written: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def stats(offloaded: Offloaded) -> FunctionRecord:
     """Return what the current session knows about a function."""
-    found = current_session().record(offloaded, offloaded.__wrapped__, offloaded._options)
+    found = current_session().record(offloaded, offloaded._function, offloaded._options)
     found.count_held()
     return found
 

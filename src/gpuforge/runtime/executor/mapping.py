@@ -70,7 +70,7 @@ class Mapping:
         self._done = 0
         self._total: int | None = None
         self._waited = 0.0
-        self.name = f"{name_of(offloaded.__wrapped__)}.map"
+        self.name = f"{name_of(offloaded._function)}.map"
 
     def over(self, items: Any) -> Any:
         """Return the results: a list if the items have a length, else an iterator."""
@@ -149,7 +149,7 @@ class Mapping:
 
         assert self._ends is not None
         left = max(self._ends - perf_counter(), 0.0)
-        return call_isolated(self._offloaded.__wrapped__, args, kwargs, timeout=left)
+        return call_isolated(self._offloaded._function, args, kwargs, timeout=left)
 
     def _check_time(self) -> None:
         if self._ends is not None and perf_counter() >= self._ends:
@@ -364,7 +364,7 @@ def _stays_single(held: Any, first: Any) -> bool:
 
 def _few(offloaded: Any, call: Any, items: list[Any], held: Any) -> list[Any]:
     """Call a few items, under the first one's cached decision if all are of its kind."""
-    function = offloaded.__wrapped__ if held is not None and _are_alike(items) else call
+    function = offloaded._function if held is not None and _are_alike(items) else call
     results: list[Any] = []
     start = perf_counter()
     try:
@@ -391,7 +391,7 @@ def tell_failed(offloaded: Any, error: BaseException, left: int, number: int) ->
     if isinstance(error, Exception):
         _with_item(error, number - left - 1)
     elif isinstance(error, KeyboardInterrupt):
-        say_ended(f"{name_of(offloaded.__wrapped__)}.map", number - left - 1, number)
+        say_ended(f"{name_of(offloaded._function)}.map", number - left - 1, number)
 
 
 def _with_item(error: Exception, place: int) -> Exception:

@@ -38,7 +38,7 @@ MOST_BYTES = 1 << 28
 class Offloaded(Protocol):
     """A function with the options that it was offloaded with."""
 
-    __wrapped__: Any
+    _function: Any
     _options: Options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -163,7 +163,7 @@ class Batching:
 
     def __init__(self, session: Session, offloaded: Offloaded, record: FunctionRecord) -> None:
         self.session, self.record = session, record
-        self.function = offloaded.__wrapped__
+        self.function = offloaded._function
         self.options = offloaded._options
         self.plans: dict[Any, Plan] = {}
         self.mapped = record.mapped = Mapped()
@@ -222,7 +222,7 @@ class Batching:
 def batching_of(offloaded: Offloaded) -> Batching:
     """Return what the current session knows about mapping a function."""
     session = current_session()
-    record = session.record(offloaded, offloaded.__wrapped__, offloaded._options)
+    record = session.record(offloaded, offloaded._function, offloaded._options)
     if record.batching is None:
         record.batching = Batching(session, offloaded, record)
     return record.batching  # type: ignore[no-any-return]

@@ -35,9 +35,7 @@ def _call(function: Any, task: Task) -> Any:
     if task.killable:
         from gpuforge.runtime.workers.functions import call_isolated
 
-        return call_isolated(
-            function.__wrapped__, task.args, task.kwargs, timeout=task.terms.timeout
-        )
+        return call_isolated(function._function, task.args, task.kwargs, timeout=task.terms.timeout)
     return function(*task.args, **task.kwargs)
 
 
@@ -59,7 +57,7 @@ def on_lane(function: Any, lane: Lane) -> Any:
     key = (lane.backend, lane.device)
     if key not in held:
         wanted = options._replace(backend=lane.backend or options.backend, device=lane.device)
-        held[key] = type(function)(function.__wrapped__, wanted)
+        held[key] = type(function)(function._function, wanted)
     return held[key]
 
 

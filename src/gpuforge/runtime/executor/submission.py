@@ -105,6 +105,6 @@ def _parameters(function: Any) -> frozenset[str]:
     from inspect import signature
 
     try:
-        return frozenset(signature(function.__wrapped__).parameters) & frozenset(OPTIONS)
+        return frozenset(signature(function._function).parameters) & frozenset(OPTIONS)
     except ValueError:  # a function of a C extension may have no signature
         return frozenset()

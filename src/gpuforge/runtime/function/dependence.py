@@ -200,7 +200,7 @@ def _read_cell(name: str, cell: CellType, found: Dependence, seen: set[int]) -> 
 
 def _check(value: Any, found: Dependence, seen: set[int]) -> None:
     if getattr(type(value), "_is_offloaded", False):
-        value = value.__wrapped__  # which a recorded call calls like any other function
+        value = value._function  # which a recorded call calls like any other function
     kind = type(value)
     if _is_constant(value) or value is namespace:
         return

@@ -95,7 +95,7 @@ def _sent(function: Any) -> tuple[str, Any]:
     if home == "__main__":
         options = getattr(function, "_options", None)
         if options is not None:
-            return "made", (type(function), (function.__wrapped__, options))
+            return "made", (type(function), (function._function, options))
         return "", function
     found: Any = sys.modules.get(home)
     for part in getattr(function, "__qualname__", "<none>").split("."):
