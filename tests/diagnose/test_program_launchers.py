@@ -28,7 +28,7 @@ def test_a_script_of_a_package_that_is_gone_is_named(environment: Environment) -
     for name in ("pip", "gone"):
         (environment.prefix / "bin" / name).write_text(SCRIPT.format(python, name))
     (message,) = named()
-    assert message.startswith("1 scripts") and "import gone" in message
+    assert message.startswith("1 script without") and "import gone" in message
 
 
 def test_a_script_of_the_standard_library_is_not_named(environment: Environment) -> None:
@@ -98,3 +98,22 @@ def test_a_script_with_line_ends_of_windows_is_named(environment: Environment) -
     script.write_bytes(b"#!/usr/bin/env python\r\nimport sys\r\n")
     (finding,) = run_checks("python_environment").having("warning")
     assert finding.message == f"{script} starts /usr/bin/env python\\r, which does not exist"
+
+
+def test_a_kernel_of_a_python_without_ipykernel_is_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    environment.add(make_wheel(tmp_path, "jupyter-client", "8.6.0"))
+    (tmp_path / "jupyter" / "kernels" / "mine").mkdir(parents=True)
+    argv = [str(environment.prefix / "bin" / "python"), "-m", "ipykernel_launcher"]
+    place = tmp_path / "jupyter" / "kernels" / "mine" / "kernel.json"
+    place.write_text(json.dumps({"argv": [argv[0], "-m", "bash_kernel"]}))
+    assert not named()
+    place.write_text(json.dumps({"argv": argv, "env": {"PYTHONPATH": "/elsewhere"}}))
+    assert not named()
+    place.write_text(json.dumps({"argv": argv}))
+    (message,) = named()
+    assert message.endswith("which has no ipykernel")
+    environment.add(make_wheel(tmp_path, "ipykernel", "7.0.0"))
+    assert not named()

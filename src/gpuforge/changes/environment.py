@@ -52,6 +52,7 @@ class PythonEnvironment:
             return ".".join(map(str, sys.version_info[:3]))
         written = self._pyvenv_cfg.get("version") or self._pyvenv_cfg.get("version_info", "")
         names = [path.name for path in self.prefix.glob("conda-meta/python-3.*.json")]
+        names += [self.python.resolve().name] if self.python else []
         names += [path.name for path in self.prefix.glob("lib/python3.*")]
         found = (re.search(r"3\.\d+(\.\d+)?", text) for text in (written, *names))
         return next((match[0] for match in found if match), "")
@@ -59,16 +60,23 @@ class PythonEnvironment:
     @cached_property
     def folders(self) -> tuple[Path, ...]:
         """The folders of its packages, in the interpreter's search order."""
-        if self._is_running:
-            import site
+        import site
 
-            user = (site.getusersitepackages(),) if site.ENABLE_USER_SITE else ()
-            places = [Path(name) for name in (*user, *site.getsitepackages())]
+        is_virtual = self.kind == "virtual environment"
+        if self._is_running:
+            places, has_user = [*map(Path, site.getsitepackages())], site.ENABLE_USER_SITE
+            user = Path(site.getusersitepackages())
         else:
-            places = self._package_folders(self.prefix)
-            if self._pyvenv_cfg.get("include-system-site-packages", "").lower() == "true":
-                places += self._package_folders((self.home or Path("/usr/bin")).parent)
-        return tuple(dict.fromkeys(place for place in places if place.is_dir()))
+            mixed = self._pyvenv_cfg.get("include-system-site-packages", "").lower() == "true"
+            base = self._package_folders((self.home or Path("/usr/bin")).parent) if mixed else []
+            places = [*self._package_folders(self.prefix), *base]
+            has_user = (mixed or not is_virtual) and not os.environ.get("PYTHONNOUSERSITE")
+            minor = ".".join(self.version.split(".")[:2])
+            user = Path(site.getuserbase(), "lib", f"python{minor}", "site-packages")
+        # The user's own packages come first, except in a virtual environment.
+        own = [one for one in places if is_virtual and one.is_relative_to(self.prefix)]
+        ordered = (*own, *([user] if has_user else ()), *places)
+        return tuple(dict.fromkeys(place for place in ordered if place.is_dir()))
 
     @cached_property
     def has_pip(self) -> bool:
@@ -97,6 +105,8 @@ class PythonEnvironment:
             link = next((place for place in places if place.is_symlink()), None)
             gone = f"{link} points to {os.readlink(link)}, which does not exist" if link else ""
             return gone or f"{self.prefix} contains no Python"
+        if os.name == "posix" and self.python.suffix == ".exe":
+            return f"{self.prefix} was created on Windows, and its Python does not run here"
         own = self.python.resolve().is_relative_to(self.prefix.resolve())
         if self.kind == "system Python" and (self.prefix / "bin/activate").is_file() and not own:
             return f"{self.prefix} has no pyvenv.cfg, so its Python cannot import its packages"

@@ -27,7 +27,7 @@ def reinstall(site: Site, one: Distribution) -> tuple[RunPip, ...]:
     Empty for packages that are not from an index, or installed more than once.
     """
     is_local = (one.info / "direct_url.json").exists()
-    if is_local or one.folder not in site.environment.folders[:1] or not site.version(one.name):
+    if is_local or one.folder != site.packages_folder or not site.version(one.name):
         return ()
     # Without RECORD, pip cannot remove a package but only overwrite it.
     how = "--force-reinstall" if one.record and one.metadata else "--ignore-installed"

@@ -56,7 +56,7 @@ class Requirements:
         """Return all requirements that do not hold."""
         return tuple(
             Unmet(package, needed, specifier, self.versions.get(needed))
-            for package, needed, specifier in self._applying
+            for package, needed, specifier in dict.fromkeys(self._applying)
             if not self._holds(needed, specifier)
         )
 

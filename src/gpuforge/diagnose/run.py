@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -78,6 +80,11 @@ def run_checks(
 
 def _offered(finding: Finding, site: Site) -> Finding:
     """Return `finding` with its repair if gpuforge may make it; else with a step that says why."""
+    environment = site.environment
+    if site.live and environment.made_by_uv and not environment.has_pip:  # not another one's pip
+        uv = f"uv pip \\1 --python {shlex.quote(str(environment.python))} "
+        steps = (re.sub(r"(?:python -m )?pip ((?:un)?install) ", uv, one) for one in finding.steps)
+        finding = replace(finding, steps=tuple(steps))
     reason = next(filter(None, (action.refusal() for action in finding.repair)), "")
     if not reason:
         return finding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -79,7 +79,10 @@ class Site:
         """The folder into which packages are installed."""
         if not self.live:
             return NOT_RECORDED
-        folders = self.environment.folders
+        folders: Sequence[Path] = self.environment.folders
+        if self.environment.kind != "system Python":  # the user's own packages may come before
+            prefix = self.environment.prefix
+            folders = sorted(folders, key=lambda one: not one.is_relative_to(prefix))
         return folders[0] if folders else Absent(f"{self.environment.prefix} contains no packages")
 
     @cached_property

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuforge.compat.tables import entries
-from gpuforge.compat.versions import at_least
+from gpuforge.compat.versions import at_least, parse_version
 from gpuforge.diagnose.checks.gpu_builds import driver_cuda
 from gpuforge.diagnose.checks.shadowing_modules import COMMON
 from gpuforge.diagnose.distribution import Distribution, normalised
@@ -155,6 +155,7 @@ def _to_keep(site: Site, installed: list[str]) -> str:
 def _several(site: Site, name: str) -> Finding:
     versions = site.packages[name]
     message = f"{len(versions)} versions of {name} are installed"
-    again = ("install", "--force-reinstall", "--no-deps", name)
+    newest = f"{name}=={max(versions, key=parse_version)}"
+    again = ("install", "--force-reinstall", "--no-deps", newest)
     steps = (f"Reinstall it: {' '.join(('pip', *again))}",)
     return Finding("warning", message, "several_versions", versions, steps)

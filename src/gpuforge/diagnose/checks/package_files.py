@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpuforge.diagnose.distribution import Distribution, distributions_in
 from gpuforge.diagnose.finding import Finding, State, of_cause
-from gpuforge.diagnose.path_folders import folders_before
+from gpuforge.diagnose.path_folders import folders_after, folders_before
 from gpuforge.diagnose.repair import reinstall
 from gpuforge.diagnose.shared_library import machine_of
 from gpuforge.diagnose.site import Site
@@ -52,7 +52,7 @@ def check(site: Site) -> Iterator[Finding]:
     every = site.thorough or sum(len(one.record) for one in site.distributions) <= LISTED_BYTES
     found = [f for one in site.distributions for f in _damage(site, one, every=every)]
     found += [f for name, like in HALVES.items() for f in _other_half(site, name, like)]
-    found += [f for one in folders_before(site) for f in _unfit(site, one)]
+    found += [f for one in (*folders_before(site), *folders_after(site)) for f in _unfit(site, one)]
     found += _remains(folder)
     yield from found or [Finding("ok", f"{len(site.distributions)} packages are complete")]
 
@@ -80,12 +80,13 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
         return
     if one.installer not in RECORDING_INSTALLERS:
         return  # other tools do not install everything in RECORD, or write none
-    gone, cut, mixed = _missing(one, every=site.thorough)
+    gone, cut, mixed = _missing(one, every=site.thorough, heads=every)
+    mixed = mixed if site.version(one.name) else []  # another check reports several versions
     cut += [path for path in (one.modules if every else one.starts) if _is_emptied(one, path)]
     if not gone and not cut and not mixed:
         return
     parts = [f"{len(gone)} of its {len(one.files)} files are missing"] if gone else []
-    parts += [f"{len(cut)} of its files are truncated"] if cut else []
+    parts += [f"{len(cut)} of its files are truncated or empty"] if cut else []
     parts += [f"{mixed[0]} comes from another version"] if mixed else []
     evidence = tuple(str(one.folder / path) for path in (*gone, *cut, *mixed)[:MISSING_SHOWN])
     message, repair = f"{name} is incomplete: {'; '.join(parts)}", reinstall(site, one)
@@ -96,6 +97,9 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
     else:
         again = f"pip install --force-reinstall --no-deps {one.name}=={one.version}"
         steps = (f"Reinstall the same version: {again}",)
+        if one.name == "pip":  # which cannot install itself
+            remove = f"Remove {one.folder / 'pip'} and {one.info}"
+            steps, repair = (f"{remove}, then run: {site.environment.python} -m ensurepip",), ()
         yield Finding("error", message, "package_incomplete", evidence, steps, repair)
 
 
@@ -147,13 +151,13 @@ def _unfit(site: Site, folder: Path) -> Iterator[Finding]:
         more = f" ({len(found)} packages in all)" if found[1:] else ""
         message = f"{one.name} {one.version} in {folder} was compiled for {misfit}{more}"
         names = tuple(f"{one.name} {one.version}" for one, _ in found[:MISSING_SHOWN])
-        steps = (f"Fill {folder} again with this Python on this machine: pip install --target.",)
+        steps = (f"Remove {folder} from PYTHONPATH, or from the .pth file that names it.",)
         # What is built in the current folder may well be for another machine.
         state: State = "warning" if os.path.samefile(folder, ".") else "error"
         yield Finding(state, message, "wheel_not_supported", names, steps)
 
 
-def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str], list[str]]:
+def _missing(one: Distribution, *, every: bool, heads: bool) -> tuple[list[str], ...]:
     """Return missing files, truncated libraries, and version modules that differ from the record.
 
     Removing a file gives its folder a later time than the record, which is written last. All files
@@ -166,7 +170,8 @@ def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str], l
         mixed = [*_of_another_version(one)] if one.packages else []
     for path, recorded in one.libraries:
         try:
-            if os.stat(f"{folder}/{path}").st_size < recorded and _is_cut(f"{folder}/{path}"):
+            is_short = os.stat(f"{folder}/{path}").st_size < recorded
+            if (is_short or heads) and _is_cut(f"{folder}/{path}"):
                 cut.append(path)
         except OSError:
             if path not in gone and not re.search(_SPARE, path):
@@ -228,7 +233,7 @@ def _is_cut(path: str) -> bool:
     with open(path, "rb") as file:
         head, size = file.read(64), os.fstat(file.fileno()).st_size
     if head[:5] != b"\x7fELF\x02":
-        return not head
+        return not head.strip(b"\0")  # a power failure leaves zeros
     start = int.from_bytes(head[40:48], "little")
     count, each = int.from_bytes(head[60:62], "little"), int.from_bytes(head[58:60], "little")
     return size < start + count * each

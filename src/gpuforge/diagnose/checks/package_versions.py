@@ -82,7 +82,10 @@ def check(site: Site) -> Iterator[Finding]:
 
 def _misfit(site: Site, unmet: Unmet) -> Finding:
     """Return the finding of a requirement of which another version is installed."""
-    cause = FAMILIES.get(unmet.package) if unmet.needed in COMPILED_AGAINST else None
+    cause = FAMILIES.get(unmet.package) if unmet.needed in (*COMPILED_AGAINST, *JAX) else None
+    installed, prefix = site.distribution(unmet.needed), site.environment.prefix
+    if installed and not installed.folder.is_relative_to(prefix):
+        unmet = replace(unmet, have=f"{unmet.have} of {installed.folder}")
     if unmet.needed == "numpy":
         return _of_numpy(unmet.package, str(unmet.specifier), *_refit(site, unmet), str(unmet))
     if unmet.needed.startswith("nvidia-cudnn"):
@@ -133,7 +136,7 @@ def _missing(site: Site, installed: Distribution, lacking: list[Unmet]) -> Findi
         return of_cause(
             "cuda_runtime_lib_missing", "error", message, evidence=evidence, repair=repair
         )
-    steps = (f"Install what is missing: pip install {' '.join(names[:SHOWN])}",)
+    steps = (f"Install what is missing: pip install {' '.join(dict.fromkeys(names))}",)
     return Finding("warning", message, "requirement_missing", evidence, steps, repair)
 
 
@@ -162,7 +165,7 @@ def _without_pkg_resources(site: Site) -> Iterator[Finding]:
         if b"_pb2.py," not in one.record and any(
             map(_PKG_RESOURCES.search, _texts(one, one.starts))
         ):
-            yield _incompatible(one, "pkg_resources, which setuptools contains up to version 81")
+            yield _incompatible(one, "pkg_resources, which only 'setuptools<82' contains")
 
 
 def _of_another_protoc(site: Site) -> Iterator[Finding]:

@@ -10,10 +10,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from gpuforge.changes.environment import PythonEnvironment
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import known
+from gpuforge.units import counted
 
 SUMMARY = "scripts, Jupyter kernels and packages start programs that exist and may run"
 
@@ -49,22 +52,30 @@ def _kernels(site: Site) -> Iterator[Finding]:
     """Find kernels that start a Python which is gone."""
     if not any(name in site.packages for name in ("jupyter-client", "notebook", "jupyterlab")):
         return
-    data = site.probe.environ.get("JUPYTER_DATA_DIR") or os.path.expanduser(
-        "~/.local/share/jupyter"
-    )
-    for folder in (site.environment.prefix / "share/jupyter", Path(data)):
+    data = site.probe.environ.get("JUPYTER_DATA_DIR") or "~/.local/share/jupyter"
+    for folder in (site.environment.prefix / "share/jupyter", Path(data).expanduser()):
         for path in sorted(folder.glob("kernels/*/kernel.json")):
             with suppress(OSError, ValueError, KeyError, IndexError, TypeError):
-                program = json.loads(path.read_text(encoding="utf-8"))["argv"][0]
-                if os.path.isabs(program) and not os.path.exists(program):
-                    message = (
-                        f"the Jupyter kernel {path.parent.name} starts {program}, which is gone"
-                    )
-                    steps = (
-                        f"jupyter kernelspec remove {path.parent.name}",
-                        "With the Python that it shall start: python -m ipykernel install --user",
-                    )
+                kernel = json.loads(path.read_text(encoding="utf-8"))
+                program, name = kernel["argv"][0], path.parent.name
+                if os.path.isabs(program) and (fault := _kernel_fault(program, kernel)):
+                    message = f"the Jupyter kernel {name} starts {program}, which {fault}"
+                    start = f"python -m ipykernel install --user --name {name}"
+                    steps = (f"With the Python that it should start: {start}",)
+                    steps += (f"Or remove it: jupyter kernelspec remove {name}",)
                     yield Finding("warning", message, "launcher_gone", (str(path),), steps)
+
+
+def _kernel_fault(program: str, kernel: dict[str, Any]) -> str:
+    """Return why a program cannot run a kernel; empty if it can, or if that is unknown."""
+    if not os.path.exists(program):
+        return "is gone"
+    place = Path(program)
+    own = place if (place.parent.parent / "pyvenv.cfg").is_file() else place.resolve()
+    is_known = place.name.startswith("python") and "ipykernel_launcher" in kernel["argv"]
+    folders = PythonEnvironment(own.parent.parent).folders if is_known else ()
+    lacks = folders and not any((one / "ipykernel").exists() for one in folders)
+    return "has no ipykernel" if lacks and "env" not in kernel else ""
 
 
 def _programs(site: Site) -> Iterator[Finding]:
@@ -99,6 +110,6 @@ def _scripts(site: Site) -> Iterator[Finding]:
             if starts and starts[1].decode() not in modules:
                 lost.append(f"{path}: import {starts[1].decode()}")
     if lost:
-        message = f"{len(lost)} scripts belong to packages that are gone, such as {lost[0]}"
+        message = f"{counted(len(lost), 'script')} without its package, such as {lost[0]}"
         steps = ("Install the package again, or delete the script.",)
         yield Finding("warning", message, "launcher_gone", tuple(lost[:SHOWN]), steps)
