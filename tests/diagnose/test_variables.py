@@ -386,3 +386,52 @@ def test_a_compiler_that_is_gone_counts_where_something_is_compiled(
     assert finding.message == "CC points to a program that does not exist"
     monkeypatch.setattr(variable_rules, "NEAR", 1)  # more are not looked at
     assert not run_checks(check).having("warning")
+
+
+def test_constraints_that_exclude_what_is_installed_are_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    environment.add(make_wheel(tmp_path, "numpy", "2.2.6"))
+    place = tmp_path / "constraints.txt"
+    monkeypatch.setenv("PIP_CONSTRAINT", str(place))
+    place.write_text(
+        "# numpy<2\nnumpy>=2,<3  # fine\nnumpy<2; python_version < '3'\nscipy==1.0\nnumpy===2.2.6\n"
+    )
+    assert not run_checks("environment_variables").having("warning")
+    place.write_text("numpy < 2\n")
+    (finding,) = run_checks("environment_variables").having("warning")
+    assert finding.message == "PIP_CONSTRAINT allows only numpy < 2, but 2.2.6 is installed"
+
+
+@pytest.mark.parametrize("value", ["error", "default,error,ignore::DeprecationWarning"])
+def test_warnings_as_errors_are_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", value)
+    (finding,) = run_checks("environment_variables").having("warning")
+    assert "makes an error of every warning" in finding.message
+
+
+def test_a_setting_of_pip_is_told_with_its_file(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (environment.prefix / "pip.conf").write_text("[global]\nuser = true\n")
+    (finding,) = run_checks("environment_variables").having("warning")
+    where = f"'user' in {environment.prefix}/pip.conf"
+    assert finding.steps == (f"Remove the setting {where}.",)
+    assert finding.evidence == (f"{where}: true",)
+
+
+def test_the_python_of_another_environment_is_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = tmp_path / "other" / "bin"
+    other.mkdir(parents=True)
+    (other / "python").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", f"{other}:/usr/bin")
+    assert not run_checks("environment_variables").having("warning")  # a system's Python
+    (tmp_path / "other" / "pyvenv.cfg").write_text("")
+    (finding,) = run_checks("environment_variables").having("warning")
+    assert finding.message.endswith(
+        "and not " + f"{environment.prefix}/bin: python comes from there"
+    )

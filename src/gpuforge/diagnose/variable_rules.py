@@ -13,7 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from gpuforge.compat.versions import at_least, meets
+from gpuforge.compat.versions import RELEASE, at_least, meets
+from gpuforge.diagnose.distribution import normalised
 from gpuforge.diagnose.site import Site
 from gpuforge.diagnose.table_paths import first_existing, is_writable
 from gpuforge.facts import known
@@ -22,6 +23,7 @@ from gpuforge.facts import known
 BUILT_APART = 30
 NEAR = 5000  # entries in and below the current folder that are looked at
 Entry = dict[str, Any]
+_PIN = re.compile(r"\s*([\w.-]+)\s*((?:[<>=!~]=?[\d.*, ]+)+)(?:#.*)?")
 
 
 class VariableRules:
@@ -35,7 +37,7 @@ class VariableRules:
         if not self._applies(entry) or not re.fullmatch(entry.get("if", "(?s:.*)"), value):
             return ""
         for rule in (self._valued, self._flagged, self._needing, self._linking, self._misnamed,
-                     self._empty_handed, self._outdated, self._warned):  # fmt: skip
+                     self._empty_handed, self._outdated, self._pinned, self._warned):  # fmt: skip
             if found := rule(entry, name, value):
                 return found
         return ""
@@ -175,6 +177,15 @@ class VariableRules:
                     f"{name} points to the data of an older PROJ (layout {have}) than {package}'s"
                     f" own ({need}), which refuses it"
                 )
+        return ""
+
+    def _pinned(self, entry: Entry, name: str, value: str) -> str:
+        """Find a file of constraints that excludes what is installed."""
+        for line in self._text(value).splitlines() if "pins" in entry else ():
+            pin = _PIN.fullmatch(line)
+            have = self._site.version(normalised(pin[1])) if pin else None
+            if pin and have and RELEASE.fullmatch(have) and not meets(have, pin[2]):
+                return f"{name} allows only {pin[1]} {pin[2].strip()}, but {have} is installed"
         return ""
 
     def _warned(self, entry: Entry, name: str, value: str) -> str:

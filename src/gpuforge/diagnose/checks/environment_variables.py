@@ -101,11 +101,15 @@ def _other_python(site: Site) -> Iterator[Finding]:
     """Find a Python or pip that precedes those of the activated environment in PATH."""
     environment, folders = site.environment, site.probe.environ.get("PATH", "").split(os.pathsep)
     own = str((environment.python or environment.prefix / "bin" / "python").parent)
-    if site.live and environment.named_by and own in folders:
-        for folder in folders[: folders.index(own)]:
+    if site.live and environment.named_by:
+        named = own in folders
+        for folder in folders[: folders.index(own)] if named else folders:
             found = [name for name in ("python", "pip") if os.access(f"{folder}/{name}", os.X_OK)]
-            if found and not os.path.samefile(folder, own):
-                message = f"PATH names {folder} before {own}: {' and '.join(found)} come from there"
+            above = Path(folder).parent
+            counts = named or (above / "pyvenv.cfg").exists() or (above / "conda-meta").exists()
+            if found and counts and not os.path.samefile(folder, own):
+                come = f"{' and '.join(found)} come{'s' * (len(found) == 1)} from there"
+                message = f"PATH names {folder} {'before' if named else 'and not'} {own}: {come}"
                 yield Finding("warning", message, "another_python_first", (f"{folder}/{found[0]}",),
                               (f"Activate it again, or remove {folder} from PATH.",))  # fmt: skip
 
@@ -116,12 +120,12 @@ def _redirecting(site: Site) -> Iterator[Finding]:
         settings = {name: site.probe.environ.get(name, "") for name in PIP_ELSEWHERE}
         for folder in (site.environment.prefix, Path.home() / ".config/pip", Path.home() / ".pip"):
             text = known(site.probe.read_text(f"{folder}/pip.conf")) or ""
-            settings |= {f"{m[1]} in {folder}/pip.conf": m[2] for m in _SET.finditer(text)}
+            settings |= {f"'{m[1]}' in {folder}/pip.conf": m[2] for m in _SET.finditer(text)}
         for name, value in settings.items():
             if value and value.lower() not in ("0", "false", "no", "off"):
                 message = f"{name} makes pip install outside {site.environment.prefix}"
-                yield Finding("warning", message, "pip_installs_elsewhere", (f"{name}={value}",),
-                              (f"Unset {name} while this environment is active.",))  # fmt: skip
+                yield Finding("warning", message, "pip_installs_elsewhere", (f"{name}: {value}",),
+                              (f"Remove the setting {name}.",))  # fmt: skip
 
 
 def _invalid_values(site: Site) -> Iterator[Finding]:
