@@ -538,6 +538,7 @@ def test_modules_that_a_package_imports_under_a_condition_are_read_for_functions
         ("numpy", "1.23.5", "numpy", "import numpy as np\nx = np.int", False),
         ("numpy", "1.24.0", "numpy", "import numpy as np\nx = np.bool", True),
         ("numpy", "2.0.0", "numpy", "import numpy as np\nx = np.bool", False),
+        ("numpy", "2.0.0", "numpy", "import numpy as np\nx = np.bool8", True),
         ("pillow", "10.0.0", "PIL/Image", "from PIL import Image\nx = Image.ANTIALIAS", True),
         ("pillow", "9.5.0", "PIL/Image", "from PIL import Image\nx = Image.ANTIALIAS", False),
         ("scipy", "1.3.0", "scipy/misc", "import scipy.misc\nx = scipy.misc.imread", True),

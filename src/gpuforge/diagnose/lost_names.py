@@ -18,14 +18,15 @@ LOST: dict[str, tuple[tuple[str, str, str], ...]] = {
         (
             "numpy",
             ">=2",
-            "DataSource Inf Infinity NINF NZERO NaN PINF PZERO add_docstring add_newdoc"
-            " add_newdoc_ufunc alltrue asfarray byte_bounds cast cfloat clongfloat"
-            " compare_chararrays complex_ cumproduct deprecate deprecate_with_doc disp"
-            " fastCopyAndTranspose find_common_type float_ format_parser get_array_wrap geterrobj"
-            " infty issctype issubclass_ issubsctype longcomplex longfloat lookfor mat"
-            " maximum_sctype msort nbytes obj2sctype product recfromcsv recfromtxt round_ safe_eval"
-            " sctype2char sctypes set_numeric_ops set_string_function seterrobj singlecomplex"
-            " sometrue source string_ tracemalloc_domain unicode_ who",
+            "DataSource Inf Infinity MAXDIMS NAN NINF NZERO NaN PINF PZERO RankWarning"
+            " add_docstring add_newdoc add_newdoc_ufunc alltrue asfarray bool8 byte_bounds bytes0"
+            " cast cfloat clongfloat compare_chararrays complex_ cumproduct deprecate"
+            " deprecate_with_doc disp fastCopyAndTranspose find_common_type float_ format_parser"
+            " get_array_wrap geterrobj infty int0 issctype issubclass_ issubsctype longcomplex"
+            " longfloat lookfor mat math maximum_sctype msort nbytes obj2sctype object0 product"
+            " recfromcsv recfromtxt round_ safe_eval sctype2char sctypes set_numeric_ops"
+            " set_string_function seterrobj singlecomplex sometrue source str0 string_"
+            " tracemalloc_domain uint0 unicode_ void0 who",
         ),
     ),
     # hasattr() of Pillow 9.5.0 and 10.0.0, and the release notes of the latter

@@ -35,9 +35,9 @@ PACKAGES = {
     "bs4": "beautifulsoup4", "Crypto": "pycryptodome", "cv2": "opencv-python",
     "dateutil": "python-dateutil", "dotenv": "python-dotenv", "faiss": "faiss-cpu",
     "fitz": "pymupdf", "git": "GitPython", "jwt": "PyJWT", "MySQLdb": "mysqlclient",
-    "OpenSSL": "pyOpenSSL", "PIL": "pillow", "serial": "pyserial", "six": "six",
-    "skimage": "scikit-image", "sklearn": "scikit-learn", "umap": "umap-learn", "yaml": "PyYAML",
-    "zmq": "pyzmq",
+    "OpenSSL": "pyOpenSSL", "PIL": "pillow", "pkg_resources": "'setuptools<82'",
+    "serial": "pyserial", "six": "six", "skimage": "scikit-image", "sklearn": "scikit-learn",
+    "umap": "umap-learn", "yaml": "PyYAML", "zmq": "pyzmq",
 }  # fmt: skip
 
 
