@@ -141,6 +141,9 @@ def test_private_things_are_masked(value: str, gone: str) -> None:
         "shadowing_modules",
         "3 wheels in pip's cache are complete",
         "gfx90a needs rocm7.2",
+        "Linux 6.18.44 x86_64",
+        "program_launchers",
+        "python -m pip",
     ],
 )
 def test_what_a_report_needs_is_shown(text: str) -> None:

@@ -447,3 +447,8 @@ def test_an_installers_last_words_are_explained(tail: str, meaning: str) -> None
     error = explain_failure(tail, "installing")
     assert meaning in str(error)
     assert error.hint
+
+
+def test_long_last_words_end_with_a_whole_word() -> None:
+    said = str(explain_failure("error: Failed to fetch: " + "because " * 200, "installing"))
+    assert said.endswith("because ...)")

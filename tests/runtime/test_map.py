@@ -439,6 +439,7 @@ def test_a_timeout_says_what_finished() -> None:
     assert (list(raised.value.done), raised.value.hint) == ([], "raise the timeout")
     assert isinstance(raised.value, TimeoutError)
     assert gf.offload(waits).map(range(3), timeout=60) == [0, 1, 2]
+    assert gf.offload(waits).map(range(3), timeout=10**400) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_a_function_may_stand_for_an_expression() -> None:
         ("a + b", (X,), UnknownName, "unknown name 'b' in the expression 'a \\+ b'"),
         ("sqr(a)", (X,), UnknownName, "'sqr'"),
         ("open(a)", (X,), UnknownName, "'open'"),
-        ("a", (X, Y), WorkloadError, "does not use b: expected all of 2 arrays"),
+        ("a", (X, Y), WorkloadError, "does not use b: it must use all 2 arrays"),
         ("a.T", (X,), WorkloadError, "a.T in the expression"),
         ("a[0]", (X,), WorkloadError, r"a\[0\] in the expression"),
         ("a and b", (X, Y), WorkloadError, "a and b in the expression"),

@@ -50,7 +50,7 @@ class Redactor:
     """
 
     def __init__(self, harmless: Iterable[str] = ()) -> None:
-        self._exact = frozenset(text.casefold() for text in harmless)
+        self._exact = frozenset(text.casefold() for text in (*harmless, "x86_64", "-m"))
         parts = (part.casefold() for text in self._exact for part in _WORD.findall(text))
         self._words = vocabulary() | frozenset(parts) | _modules()
         self._home = str(Path.home())
@@ -140,7 +140,7 @@ def addresses() -> frozenset[str]:
 def _own_texts() -> Collection[str]:
     root = Path(__file__).parents[1]
     files = [path for kind in ("*.py", "*.toml") for path in sorted(root.rglob(kind))]
-    return [path.read_text(encoding="utf-8") for path in files]
+    return [f"{path.stem} {path.read_text(encoding='utf-8')}" for path in files]
 
 
 @cache

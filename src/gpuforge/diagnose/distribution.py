@@ -13,8 +13,7 @@ from gpuforge.facts import known
 from gpuforge.probe import Probe
 from gpuforge.probe.files import text_of
 
-# pip puts "~" in place of the first letter of what an interrupted run left behind.
-_INFO = re.compile(r"([^~].*?)-([^-]+)(?:-py3\.\d+)?\.(dist|egg)-info")
+_INFO = re.compile(r"([^~].*?)-([^-]+)(?:-py3\.\d+)?\.(dist|egg)-info")  # "~": remains of pip
 # Each pattern begins with literal text, so that 1 MB is searched in a millisecond.
 _SIZE_AFTER = rb",[^,\n]*,(\d*)"
 _LIBRARY_ENDS = [re.compile(rb"\.so(?:\.\d+)*" + _SIZE_AFTER)]

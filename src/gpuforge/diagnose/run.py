@@ -80,11 +80,10 @@ def run_checks(
 
 def _offered(finding: Finding, site: Site) -> Finding:
     """Return `finding` with its repair if gpuforge may make it; else with a step that says why."""
-    environment = site.environment
-    if site.live and environment.made_by_uv and not environment.has_pip:  # not another one's pip
-        uv = f"uv pip \\1 --python {shlex.quote(str(environment.python))} "
+    if site.live and site.environment.made_by_uv and not site.environment.has_pip:
+        uv = f"uv pip \\1 --python {shlex.quote(str(site.environment.python))} "
         steps = (re.sub(r"(?:python -m )?pip ((?:un)?install) ", uv, one) for one in finding.steps)
-        finding = replace(finding, steps=tuple(steps))
+        finding = replace(finding, steps=(*steps,))
     reason = next(filter(None, (action.refusal() for action in finding.repair)), "")
     if not reason:
         return finding

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from textwrap import shorten
 
 from gpuforge import registry
 from gpuforge.errors import EnvironmentMismatch, nearest
@@ -33,7 +34,7 @@ def explain_failure(
     for cause in registry.table(__file__, "failures")["cause"]:
         found = re.search(cause["pattern"], tail)
         if found:
-            said = " ".join(tail[tail.rfind("\n", 0, found.start()) + 1 :].split())[:200]
+            said = shorten(tail[tail.rfind("\n", 0, found.start()) + 1 :], 200, placeholder=" ...")
             address = _address(tail, found.start())
             where = f" at {address}" if address and address not in said else ""
             what = f"{doing} failed: {cause['meaning']}{where} ({said})"

@@ -132,8 +132,9 @@ def _offloaded_expression(text: str, count: int) -> Callable[..., Any]:
         )
     if missing := sorted(set(arrays) - used):
         raise WorkloadError(
-            f"{text!r} does not use {', '.join(missing)}: expected all of {count} arrays, which "
-            f"are called {', '.join(arrays)}"
+            f"the expression {text!r} does not use {', '.join(missing)}: it must use all {count} "
+            f"arrays, which are called {', '.join(arrays)}",
+            hint=f"for example: gpuforge.elementwise({' + '.join(arrays)!r}, ...)",
         )
     source = f"lambda {', '.join(arrays)}: {ast.unparse(tree)}"
     function = eval(source, known)  # it has allowed names and operators only

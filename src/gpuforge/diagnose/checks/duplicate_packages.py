@@ -156,6 +156,5 @@ def _several(site: Site, name: str) -> Finding:
     versions = site.packages[name]
     message = f"{len(versions)} versions of {name} are installed"
     newest = f"{name}=={max(versions, key=parse_version)}"
-    again = ("install", "--force-reinstall", "--no-deps", newest)
-    steps = (f"Reinstall it: {' '.join(('pip', *again))}",)
+    steps = (f"Reinstall it: pip install --force-reinstall --no-deps {newest}",)
     return Finding("warning", message, "several_versions", versions, steps)

@@ -29,6 +29,7 @@ _PASSWORD = re.compile(r"://[^/\s]+@")  # which may have that sign in it, too
 _SECRET = re.compile(
     r"(?s)\b(\w*(?:TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)=)(?:\s*(['\"]).*?\2|\S+)"
 )
+MARKS = ("pyvenv.cfg", "conda-meta")
 PIP_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER")
 _SET = re.compile(r"(?ms)^\[(?:global|install)\][^[]*?^(target|prefix|root|user)\s*[=:]\s*(\S+)")
 
@@ -105,8 +106,7 @@ def _other_python(site: Site) -> Iterator[Finding]:
         named = own in folders
         for folder in folders[: folders.index(own)] if named else folders:
             found = [name for name in ("python", "pip") if os.access(f"{folder}/{name}", os.X_OK)]
-            above = Path(folder).parent
-            counts = named or (above / "pyvenv.cfg").exists() or (above / "conda-meta").exists()
+            counts = named or any(map(os.path.exists, (f"{folder}/../{one}" for one in MARKS)))
             if found and counts and not os.path.samefile(folder, own):
                 come = f"{' and '.join(found)} come{'s' * (len(found) == 1)} from there"
                 message = f"PATH names {folder} {'before' if named else 'and not'} {own}: {come}"

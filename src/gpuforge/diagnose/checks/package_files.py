@@ -170,8 +170,8 @@ def _missing(one: Distribution, *, every: bool, heads: bool) -> tuple[list[str],
         mixed = [*_of_another_version(one)] if one.packages else []
     for path, recorded in one.libraries:
         try:
-            is_short = os.stat(f"{folder}/{path}").st_size < recorded
-            if (is_short or heads) and _is_cut(f"{folder}/{path}"):
+            place = f"{folder}/{path}"
+            if (heads or os.stat(place).st_size < recorded) and _is_cut(place):
                 cut.append(path)
         except OSError:
             if path not in gone and not re.search(_SPARE, path):

@@ -60,9 +60,8 @@ def _kernels(site: Site) -> Iterator[Finding]:
                 program, name = kernel["argv"][0], path.parent.name
                 if os.path.isabs(program) and (fault := _kernel_fault(program, kernel)):
                     message = f"the Jupyter kernel {name} starts {program}, which {fault}"
-                    start = f"python -m ipykernel install --user --name {name}"
-                    steps = (f"With the Python that it should start: {start}",)
-                    steps += (f"Or remove it: jupyter kernelspec remove {name}",)
+                    install = f"python -m ipykernel install --user --name {name}"
+                    steps = ("jupyter kernelspec remove " + name, f"With its new Python: {install}")
                     yield Finding("warning", message, "launcher_gone", (str(path),), steps)
 
 

@@ -63,7 +63,7 @@ class Mapping:
         self._most = max_batch or 0
         self._timeout = timeout
         self._raises, self._ordered = on_error == "raise", ordered
-        self._ends = None if timeout is None else perf_counter() + timeout
+        self._ends = None if timeout is None else perf_counter() + min(timeout, 1e9)
         options = offloaded._options
         if timeout is not None and options.isolate and not options.pure and call is offloaded:
             self._call = self._isolated
