@@ -418,7 +418,7 @@ def test_a_setting_of_pip_is_told_with_its_file(
     (environment.prefix / "pip.conf").write_text("[global]\nuser = true\n")
     (finding,) = run_checks("environment_variables").having("warning")
     where = f"'user' in {environment.prefix}/pip.conf"
-    assert finding.steps == (f"Remove the setting {where}.",)
+    assert finding.steps == (f"Delete {where}.",)
     assert finding.evidence == (f"{where}: true",)
 
 

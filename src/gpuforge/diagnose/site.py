@@ -81,8 +81,7 @@ class Site:
             return NOT_RECORDED
         folders: Sequence[Path] = self.environment.folders
         if self.environment.kind != "system Python":  # the user's own packages may come before
-            prefix = self.environment.prefix
-            folders = sorted(folders, key=lambda one: not one.is_relative_to(prefix))
+            folders = sorted(folders, key=lambda f: not f.is_relative_to(self.environment.prefix))
         return folders[0] if folders else Absent(f"{self.environment.prefix} contains no packages")
 
     @cached_property

@@ -124,8 +124,9 @@ def _redirecting(site: Site) -> Iterator[Finding]:
         for name, value in settings.items():
             if value and value.lower() not in ("0", "false", "no", "off"):
                 message = f"{name} makes pip install outside {site.environment.prefix}"
-                yield Finding("warning", message, "pip_installs_elsewhere", (f"{name}: {value}",),
-                              (f"Remove the setting {name}.",))  # fmt: skip
+                step = f"{'Unset' if name in PIP_ELSEWHERE else 'Delete'} {name}."
+                evidence = (f"{name}: {value}",)
+                yield Finding("warning", message, "pip_installs_elsewhere", evidence, (step,))
 
 
 def _invalid_values(site: Site) -> Iterator[Finding]:
