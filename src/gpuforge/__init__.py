@@ -10,7 +10,7 @@ To pytest, which must not warn that gpuforge was loaded before it: PYTEST_DONT_R
 import importlib
 import os
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # What type checkers take for true, without the 5 ms that `typing` takes to import.
 TYPE_CHECKING = False
