@@ -1,23 +1,27 @@
 """Data flow between traced calls: which call returned the arrays that another one is given.
 
-Results are remembered by weak references, so that no array lives longer because of a profile. An
-array that NumPy computes from a result between two calls is a new one, whose origin is not known;
-a view leads to the array whose memory it shows.
+Nothing may hold a reference to the results, not even a weak one: `numpy.ndarray.resize` refuses
+arrays that have any. A result is recognised by its id, shape, strides, dtype and the values at four
+places instead. So one that is changed in between is not recognised, and an array in the place of a
+result that is gone only counts as it if all of these are the same.
+
+An array that NumPy computes from a result between two calls is a new one, whose origin is not
+known; a view leads to the array whose memory it shows.
 """
 
 from __future__ import annotations
 
 import sys
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-MOST_RESULTS = 4096
-"""Number of results that are remembered; the oldest are forgotten first."""
+MOST_RESULTS = 1024
+"""Number of results that are remembered; the older half is forgotten when there are more."""
 _MOST_INSIDE = 16  # of a tuple, list or dictionary
-_results: dict[int, tuple[Callable[[], Any], str]] = {}
-"""By the id of a result: a weak reference to it, and the name of the span."""
+_OWNED = 3  # references to the owner of a view's memory: the view's, and those of two variables
+_results: dict[int, tuple[Any, str]] = {}
+"""By the id of a result: by what it is recognised, and the name of the span."""
 
 
 def sources(given: Sequence[Any]) -> dict[str, Any]:
@@ -26,35 +30,47 @@ def sources(given: Sequence[Any]) -> dict[str, Any]:
     It lists, for each span whose result is among the arguments, its name and the bytes passed.
     """
     found: dict[str, int] = {}
-    if _results:
-        for array in _arrays(given):
-            name = _origin(array) or (array.base is not None and _origin(_owner(array)))
-            if name:
-                found[name] = found.get(name, 0) + array.nbytes
+    for array in _arrays(given) if _results else ():
+        if name := _origin(array) or _origin(_owner(array)):
+            found[name] = found.get(name, 0) + array.nbytes
     return {"from": list(map(list, found.items()))} if found else found
 
 
-def returned(name: str, given: Sequence[Any], result: Any) -> None:
-    """Remember that the span `name`, a call with the arguments `given`, returned `result`."""
+def returned(name: str, result: Any) -> None:
+    """Remember that a call traced as the span `name` returned `result`."""
     for array in _arrays((result,)):
         _remember(array, name)
-        if array.base is not None:
-            owner = _owner(array)
-            # A result in an argument's memory says nothing of the argument.
-            if not any(owner is _owner(one) for one in _arrays(given)):
-                _remember(owner, name)
+        # The owner of a view's memory is part of the result unless something else holds it, too.
+        if (owner := _owner(array)) is not array and sys.getrefcount(owner) <= _OWNED:
+            _remember(owner, name)
+
+
+def forget() -> None:
+    """Forget all results: another recording has other spans."""
+    _results.clear()
 
 
 def _origin(array: Any) -> str:
     known = _results.get(id(array))
-    return known[1] if known is not None and known[0]() is array else ""
+    return known[1] if known is not None and known[0] == _mark(array) else ""
 
 
 def _remember(array: Any, name: str) -> None:
-    _results[id(array)] = weakref.ref(array), name
+    if array.dtype.hasobject:  # to compare the values could run code of the program
+        return
+    _results.pop(id(array), None)  # the latest is last
+    _results[id(array)] = _mark(array), name
     if len(_results) > MOST_RESULTS:
         for key in list(_results)[: MOST_RESULTS // 2]:
             _results.pop(key, None)
+
+
+def _mark(array: Any) -> tuple[Any, ...]:
+    """Return by what an array is recognised."""
+    size, flat = array.size, array.flat
+    places = (0, size // 3, size // 2, size - 1) if size and not array.dtype.hasobject else ()
+    values = [flat[place].tobytes() for place in places]
+    return array.shape, array.strides, array.dtype, values
 
 
 def _arrays(values: Sequence[Any]) -> list[Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuforge.changes.environment import PythonEnvironment
+from gpuforge.diagnose import run
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.requirement import Requirements
 from gpuforge.diagnose.run import run_checks
@@ -144,3 +145,21 @@ def test_a_requirement_of_several_extras_is_told_once() -> None:
     lines = tuple(f"jax-cuda12-plugin==0.7 ; extra == '{extra}'" for extra in ("a", "b", "c"))
     required = Requirements({"jax": "0.7", "jax-cuda12-plugin": "0.6"}, {"jax": lines}, "3.11.7")
     assert len(required.unmet()) == 1
+
+
+def test_a_library_that_is_meant_to_be_empty_is_not_cut(
+    environment: Environment, tmp_path: Path
+) -> None:
+    environment.add(make_wheel(tmp_path, "stub", "1.0", files={"stub/none.so": ""}))
+    assert not named("package_files")
+
+
+def test_steps_name_the_installer_without_touching_other_words() -> None:
+    def shown(step: str) -> str:
+        return run._PIP.sub(lambda found: f"uv pip {found[1]} --python C:\\Users\\me ", step)
+
+    assert shown("pip install x; python -m pip uninstall y") == (
+        "uv pip install --python C:\\Users\\me x; uv pip uninstall --python C:\\Users\\me y"
+    )
+    for step in ("uv pip install x", "/other/bin/python -m pip install x"):
+        assert shown(step) == step

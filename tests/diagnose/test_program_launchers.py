@@ -28,7 +28,7 @@ def test_a_script_of_a_package_that_is_gone_is_named(environment: Environment) -
     for name in ("pip", "gone"):
         (environment.prefix / "bin" / name).write_text(SCRIPT.format(python, name))
     (message,) = named()
-    assert message.startswith("1 script without") and "import gone" in message
+    assert message.startswith("1 script of packages that are gone") and "import gone" in message
 
 
 def test_a_script_of_the_standard_library_is_not_named(environment: Environment) -> None:

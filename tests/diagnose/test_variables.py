@@ -435,3 +435,27 @@ def test_the_python_of_another_environment_is_named(
     assert finding.message.endswith(
         "and not " + f"{environment.prefix}/bin: python comes from there"
     )
+
+
+def test_a_python_behind_that_of_the_environment_is_not_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = tmp_path / "other" / "bin"
+    other.mkdir(parents=True)
+    (other / "python").symlink_to("/bin/sh")
+    (tmp_path / "other" / "pyvenv.cfg").write_text("")
+    (tmp_path / "link").symlink_to(environment.prefix)
+    for own in (f"{environment.prefix}/bin/", f"{tmp_path}/link/bin"):
+        monkeypatch.setenv("PATH", f"{own}:{other}:/usr/bin")
+        assert not run_checks("environment_variables").having("warning")
+
+
+def test_an_environment_that_is_gone_does_not_fail_the_check(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "other" / "bin").mkdir(parents=True)
+    (tmp_path / "other" / "bin" / "python").symlink_to("/bin/sh")
+    (tmp_path / "other" / "pyvenv.cfg").write_text("")
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "gone"))
+    monkeypatch.setenv("PATH", f"{tmp_path}/other/bin:/usr/bin")
+    assert not run_checks("environment_variables").having("unknown")

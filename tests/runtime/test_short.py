@@ -100,6 +100,18 @@ def test_calls_without_an_array_are_seen_once_somebody_traces(quiet_session: Any
     assert placed.stats().as_written == {"no NumPy array among the arguments": CALLS + 3}
 
 
+def test_calls_without_an_array_of_functions_that_are_gone_are_counted(quiet_session: Any) -> None:
+    for _ in range(200):
+        placed = gf.offload(lambda x: x * 2.0)
+        for number in range(130):
+            placed(number)
+        del placed
+    every = quiet_session.functions.every()
+    for one in every:
+        one.count_held()
+    assert sum(sum(one.as_written.values()) for one in every) == 200 * 130
+
+
 def test_maps_over_a_few_short_calls_are_counted_and_few_are_considered(
     quiet_session: Any, looked_at: list[int]
 ) -> None:

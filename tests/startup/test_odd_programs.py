@@ -333,3 +333,30 @@ def test_a_reload_is_the_programs_first_use(tmp_path: Path) -> None:
     assert_same(["program.py"], tmp_path)
     program = str(tmp_path / "program.py")
     assert record.of_program(program)["imports"]["scipy"]["used_at"] == f"{program}:2"
+
+
+def test_a_library_may_wait_for_a_thread_that_uses_another(tmp_path: Path) -> None:
+    (tmp_path / "site-packages" / "xgboost").mkdir(parents=True)
+    (tmp_path / "site-packages" / "lightgbm.py").write_text("value = 1\n")
+    (tmp_path / "site-packages" / "xgboost" / "__init__.py").write_text(
+        "import sys, threading\n"
+        "thread = threading.Thread(target=lambda: sys.modules['lightgbm'].value)\n"
+        "thread.start()\nthread.join(10)\nhangs = thread.is_alive()\n"
+    )
+    (tmp_path / "program.py").write_text(
+        "import sys\nsys.path.append('site-packages')\nimport lightgbm\nimport xgboost\n"
+        "print(xgboost.hangs)\n"
+    )
+    assert_same(["program.py"], tmp_path)
+
+
+def test_finding_a_module_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "site-packages" / "xgboost").mkdir(parents=True)
+    (tmp_path / "site-packages" / "xgboost" / "part.py").touch()
+    (tmp_path / "site-packages" / "xgboost" / "__init__.py").write_text("from . import part\n")
+    (tmp_path / "program.py").write_text(
+        "import sys, importlib.util\nsys.path.append('site-packages')\nimport xgboost\n"
+        "print(importlib.util.find_spec('xgboost.part'))\n"
+        "print(sys.modules['xgboost.part'].__spec__)\n"
+    )
+    assert_same(["program.py"], tmp_path)

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 import gpuforge as gf
+from gpuforge.runtime import progress_line
 from gpuforge.runtime.evaluation.background import FORK_PATIENCE_SECONDS, Background
 from gpuforge.runtime.evaluation.program_store import ProgramStore
 from gpuforge.runtime.libraries import Library
@@ -375,7 +376,10 @@ def test_one_line_at_a_time_shows_progress(monkeypatch: pytest.MonkeyPatch) -> N
     first.erase()
     second.show("third")
     assert terminal.getvalue() == "\r\x1b[Kfirst\r\x1b[K\r\x1b[Kthird"
-    second.erase()
+    monkeypatch.setattr(progress_line, "STALE_SECONDS", -1.0)  # it was abandoned
+    first.show("fourth")
+    assert terminal.getvalue().endswith("fourth")
+    first.erase()
     monkeypatch.setenv("TERM", "dumb")
     first.show("not here")
     assert "not here" not in terminal.getvalue()

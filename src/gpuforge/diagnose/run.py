@@ -78,11 +78,17 @@ def run_checks(
     return Report(tuple(ordered), network, environment)
 
 
+_PIP = re.compile(r"(?<![\w/.-])(?<!uv )(?<!-m )(?:python -m )?pip ((?:un)?install) ")
+
+
 def _offered(finding: Finding, site: Site) -> Finding:
     """Return `finding` with its repair if gpuforge may make it; else with a step that says why."""
     if site.live and site.environment.made_by_uv and not site.environment.has_pip:
-        uv = f"uv pip \\1 --python {shlex.quote(str(site.environment.python))} "
-        steps = (re.sub(r"(?:python -m )?pip ((?:un)?install) ", uv, one) for one in finding.steps)
+        python = shlex.quote(str(site.environment.python))
+        steps = (
+            _PIP.sub(lambda found: f"uv pip {found[1]} --python {python} ", one)
+            for one in finding.steps
+        )
         finding = replace(finding, steps=(*steps,))
     reason = next(filter(None, (action.refusal() for action in finding.repair)), "")
     if not reason:

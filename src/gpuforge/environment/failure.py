@@ -34,7 +34,10 @@ def explain_failure(
     for cause in registry.table(__file__, "failures")["cause"]:
         found = re.search(cause["pattern"], tail)
         if found:
-            said = shorten(tail[tail.rfind("\n", 0, found.start()) + 1 :], 200, placeholder=" ...")
+            line = " ".join(tail[tail.rfind("\n", 0, found.start()) + 1 :].split())
+            said = shorten(line, 200, placeholder=" ...")
+            if len(said) < 100:  # the next word, an address perhaps, is longer than the rest
+                said = line[:200]
             address = _address(tail, found.start())
             where = f" at {address}" if address and address not in said else ""
             what = f"{doing} failed: {cause['meaning']}{where} ({said})"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from gpuforge.profiler.model import HOST, NO_PARENT, TRANSFER, Profile, Spans
@@ -42,6 +43,7 @@ def feeds(profile: Profile, n: int) -> list[Feed]:
     that an exception ended has no result, see also `_may_feed`.
     """
     ordered, passed = _by_order(profile), _by_arrays(profile)
+    fed_by = _reachable(passed)
     found = [
         Feed(*pair, times, nbytes, ordered.get(pair, (0, 0))[1])
         for pair, (times, nbytes) in passed.items()
@@ -49,7 +51,7 @@ def feeds(profile: Profile, n: int) -> list[Feed]:
     found += [
         Feed(*pair, row[0], 0, row[1])
         for pair, row in ordered.items()
-        if pair not in passed and _may_feed(pair, row, ordered, passed)
+        if pair not in passed and _may_feed(pair, row, ordered, fed_by)
     ]
     return heapq.nlargest(n, found, key=lambda feed: (feed.passed > 0, feed.times, feed.passed))
 
@@ -113,23 +115,34 @@ def _may_feed(
     pair: tuple[str, str],
     row: list[int],
     ordered: Mapping[tuple[str, str], list[int]],
-    passed: Collection[tuple[str, str]],
+    fed_by: Callable[[str], Collection[str]],
 ) -> bool:
     """Return whether the order means more than a loop that begins again.
 
     In the order a, b, a, b, only a and b are a pair unless bytes were moved from b to a; nor is the
     last step of a chain that passes arrays paired with the first. Rows hold the occurrences, the
-    bytes, and the order of the first occurrence, earlier ones higher.
+    bytes, and the order of the first occurrence, earlier ones higher. `fed_by` returns the steps
+    that get a step's result, directly or through others.
     """
     back = ordered.get(pair[::-1])
     first, then = pair
-    return bool(row[1]) or ((back is None or row > back) and first not in _fed_by(then, passed))
+    return bool(row[1]) or ((back is None or row > back) and first not in fed_by(then))
 
 
-def _fed_by(step: str, passed: Collection[tuple[str, str]]) -> set[str]:
-    """Return the steps that get a step's result, directly or through others."""
-    found, todo = set(), {step}
-    while todo:
-        found |= todo
-        todo = {then for first, then in passed if first in todo} - found
-    return found - {step}
+def _reachable(pairs: Iterable[tuple[str, str]]) -> Callable[[str], Collection[str]]:
+    """Return a function that returns what can be reached from a step, which is found once."""
+    following: dict[str, set[str]] = defaultdict(set)
+    for first, then in pairs:
+        following[first].add(then)
+
+    @cache
+    def reached(step: str) -> Collection[str]:
+        found: set[str] = set()
+        todo = [step]
+        while todo:
+            new = following.get(todo.pop(), set()) - found
+            found |= new
+            todo += new
+        return found
+
+    return reached

@@ -66,14 +66,13 @@ def _plain(function: Any, span: Any) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if noted := trace.enabled and _notes_flow(key):
-            given = (*args, *kwargs.values())
-            opened = span(**flow.sources(given))
+            opened = span(**flow.sources((*args, *kwargs.values())))
         else:
             opened = span() if trace.enabled else trace.NOTHING
         with opened:  # a traceback is the same with a profile and without
             result = function(*args, **kwargs)
         if noted:
-            flow.returned(name, given, result)
+            flow.returned(name, result)
         return result
 
     return call
@@ -84,14 +83,13 @@ def _coroutine(function: Any, span: Any) -> Callable[..., Any]:
 
     async def call(*args: Any, **kwargs: Any) -> Any:
         if noted := trace.enabled and _notes_flow(key):
-            given = (*args, *kwargs.values())
-            opened = span(**flow.sources(given))
+            opened = span(**flow.sources((*args, *kwargs.values())))
         else:
             opened = span() if trace.enabled else trace.NOTHING
         with opened:  # a traceback is the same with a profile and without
             result = await function(*args, **kwargs)
         if noted:
-            flow.returned(name, given, result)
+            flow.returned(name, result)
         return result
 
     return call

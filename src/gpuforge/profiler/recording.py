@@ -16,7 +16,7 @@ from importlib import import_module
 from time import perf_counter_ns, thread_time_ns
 from typing import IO, TYPE_CHECKING, Any
 
-from gpuforge import __version__, trace
+from gpuforge import __version__, flow, trace
 from gpuforge.errors import WorkloadError
 from gpuforge.installation import loaded
 from gpuforge.profiler import listeners, watching
@@ -65,6 +65,7 @@ class Recording:
 
     Attributes
     ----------
+    path : the session file; None if recorded in memory
     problem : why the profile is incomplete; empty if everything was written
     gave_way : whether it ended because the program began a recording of its own
 
@@ -118,14 +119,17 @@ class Recording:
         self._around = Surroundings(self._measures)
         self._spans = self._counted = self._cost_ns = 0
         trace.enable(False)
+        flow.forget()
         self._span_ns, self._counted_ns = _measure_costs()
         self._profile, self.problem = None, ""
         watching.ready()  # before the clock runs
         self._begin_ns, self._started = perf_counter_ns(), time.time()
         self._memory_file: IO[bytes] = io.BytesIO()
         target = self._target
-        self._written = target and os.path.abspath(target)  # the program may change its folder
-        self._writer = Writer(target or self._memory_file, self._full_header(), self._begin_ns)
+        # The program may change its folder.
+        self._written = None if target is None else os.path.abspath(target)
+        into = self._memory_file if target is None else target
+        self._writer = Writer(into, self._full_header(), self._begin_ns)
         _running.append(self)
         self._sample()
         trace.drainer = self._flush_inline

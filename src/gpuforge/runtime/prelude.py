@@ -62,12 +62,12 @@ class Early:
             return repeating.call(self.said, None, function, args, kwargs)[0]
         from gpuforge import flow  # not needed unless calls are traced
 
-        given = (*args, *kwargs.values())
-        with trace.span(repeating.name, **self.said, **flow.sources(given)) as span:
+        origin = flow.sources((*args, *kwargs.values()))
+        with trace.span(repeating.name, **self.said, **origin) as span:
             result = function(*args, **kwargs)
         if isinstance(span, trace.OpenSpan):
             repeating.kept(span)
-            flow.returned(repeating.name, given, result)
+            flow.returned(repeating.name, result)
         return result
 
 

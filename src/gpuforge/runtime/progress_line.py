@@ -6,17 +6,23 @@ import contextlib
 import os
 import sys
 from shutil import get_terminal_size
+from time import monotonic
+
+STALE_SECONDS = 5.0
+"""A line that was not updated for so long, such as that of an abandoned map, is replaced."""
 
 
 class ProgressLine:
     """A progress line on stderr. There is one at a time: others are not shown meanwhile."""
 
     _shown: ProgressLine | None = None
+    _updated = 0.0
 
     def show(self, text: str) -> None:
         """Show a text instead of the last one, if stderr is a terminal that can erase a line."""
-        if ProgressLine._shown in (None, self) and _draws():
-            ProgressLine._shown = self
+        is_free = ProgressLine._shown in (None, self)
+        if (is_free or monotonic() - ProgressLine._updated > STALE_SECONDS) and _draws():
+            ProgressLine._shown, ProgressLine._updated = self, monotonic()
             say(f"\r\x1b[K{text[: get_terminal_size().columns - 1]}")  # more could not be erased
 
     def erase(self) -> None:

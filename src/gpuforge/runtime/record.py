@@ -568,6 +568,7 @@ class Functions(dict[int, FunctionRecord]):
         self._sweep_at = 2 * len(self) + SWEEP_FUNCTIONS
 
     def _retire(self, record: FunctionRecord) -> None:
+        record.count_held()
         record.drop_decisions()
         kept = self._retired.setdefault(record.name, record)
         if kept is not record:

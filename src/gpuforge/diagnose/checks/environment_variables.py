@@ -102,12 +102,13 @@ def _other_python(site: Site) -> Iterator[Finding]:
     """Find a Python or pip that precedes those of the activated environment in PATH."""
     environment, folders = site.environment, site.probe.environ.get("PATH", "").split(os.pathsep)
     own = str((environment.python or environment.prefix / "bin" / "python").parent)
-    if site.live and environment.named_by:
-        named = own in folders
-        for folder in folders[: folders.index(own)] if named else folders:
+    if site.live and environment.named_by and os.path.isdir(own):
+        same = [os.path.isdir(folder) and os.path.samefile(folder, own) for folder in folders]
+        named = True in same
+        for folder in folders[: same.index(True)] if named else folders:
             found = [name for name in ("python", "pip") if os.access(f"{folder}/{name}", os.X_OK)]
             counts = named or any(map(os.path.exists, (f"{folder}/../{one}" for one in MARKS)))
-            if found and counts and not os.path.samefile(folder, own):
+            if found and counts:
                 come = f"{' and '.join(found)} come{'s' * (len(found) == 1)} from there"
                 message = f"PATH names {folder} {'before' if named else 'and not'} {own}: {come}"
                 yield Finding("warning", message, "another_python_first", (f"{folder}/{found[0]}",),

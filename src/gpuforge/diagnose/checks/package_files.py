@@ -160,6 +160,8 @@ def _unfit(site: Site, folder: Path) -> Iterator[Finding]:
 def _missing(one: Distribution, *, every: bool, heads: bool) -> tuple[list[str], ...]:
     """Return missing files, truncated libraries, and version modules that differ from the record.
 
+    The headers of libraries are read if they are smaller than recorded, with `heads` of all.
+
     Removing a file gives its folder a later time than the record, which is written last. All files
     are checked only if that is the case, or if a package or library is missing.
     """
@@ -171,8 +173,11 @@ def _missing(one: Distribution, *, every: bool, heads: bool) -> tuple[list[str],
     for path, recorded in one.libraries:
         try:
             place = f"{folder}/{path}"
-            if (heads or os.stat(place).st_size < recorded) and _is_cut(place):
+            size = os.stat(place).st_size
+            if ((heads and size) or size < recorded) and _is_cut(place):
                 cut.append(path)
+        except PermissionError:  # it is there, and cannot be judged
+            continue
         except OSError:
             if path not in gone and not re.search(_SPARE, path):
                 gone.append(path)

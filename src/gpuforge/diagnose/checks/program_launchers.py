@@ -60,8 +60,12 @@ def _kernels(site: Site) -> Iterator[Finding]:
                 program, name = kernel["argv"][0], path.parent.name
                 if os.path.isabs(program) and (fault := _kernel_fault(program, kernel)):
                     message = f"the Jupyter kernel {name} starts {program}, which {fault}"
-                    install = f"python -m ipykernel install --user --name {name}"
-                    steps = ("jupyter kernelspec remove " + name, f"With its new Python: {install}")
+                    steps: tuple[str, ...] = (
+                        f"jupyter kernelspec remove {name}",
+                        f"With its new Python: python -m ipykernel install --user --name {name}",
+                    )
+                    if os.path.exists(program):
+                        steps = (f"{shlex.quote(program)} -m pip install ipykernel",)
                     yield Finding("warning", message, "launcher_gone", (str(path),), steps)
 
 
@@ -109,6 +113,6 @@ def _scripts(site: Site) -> Iterator[Finding]:
             if starts and starts[1].decode() not in modules:
                 lost.append(f"{path}: import {starts[1].decode()}")
     if lost:
-        message = f"{counted(len(lost), 'script')} without its package, such as {lost[0]}"
+        message = f"{counted(len(lost), 'script')} of packages that are gone, such as {lost[0]}"
         steps = ("Install the package again, or delete the script.",)
         yield Finding("warning", message, "launcher_gone", tuple(lost[:SHOWN]), steps)

@@ -83,10 +83,12 @@ def _consider(
         return _call_whole(function, args, kwargs)
     if isinstance(signature, AsWritten):
         function.note_as_written(signature.reason)
-        if signature.by_types and not trace.enabled:
+        if trace.enabled:
+            function.inspect_waiting()
+        elif signature.by_types:
             function.leave_aside(args, kwargs)
         with traced as span:
-            return _returned(span, args, kwargs, written(*args, **kwargs))
+            return _returned(span, written(*args, **kwargs))
     with traced as span:
         if session.plan is None and function.numbers.note(args, kwargs):
             function.drop_decisions()
@@ -109,17 +111,15 @@ def _consider(
                 offloaded._short = held.short
         if placed.backend == NUMPY and not began:
             _note_decision(call, perf_counter() - start - placed.seconds)
-        return _returned(span, args, kwargs, placed.result)
+        return _returned(span, placed.result)
 
 
-def _returned(
-    span: trace.OpenSpan | trace.Nothing, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
-) -> Any:
+def _returned(span: trace.OpenSpan | trace.Nothing, result: Any) -> Any:
     """Note in a trace what a call returned."""
     if isinstance(span, trace.OpenSpan):
         from gpuforge import flow
 
-        flow.returned(span.name, (*args, *kwargs.values()), result)
+        flow.returned(span.name, result)
     return result
 
 

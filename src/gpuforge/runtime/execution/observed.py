@@ -73,14 +73,13 @@ def traced_call(call: Call, backend: str, call_held: Callable[..., Any]) -> Call
         start = perf_counter()
         with trace.within(name, label) as span:
             if isinstance(span, trace.OpenSpan):
-                given = (*args, *kwargs.values())
-                span.attributes = {**said, **flow.sources(given)}
+                span.attributes = {**said, **flow.sources((*args, *kwargs.values()))}
             result = call_held(before, held, args, kwargs)
         if held.choice is not None:
             trace.chose(held.choice, perf_counter() - start, transfer)
         if isinstance(span, trace.OpenSpan):
             repeating.kept(span)
-            flow.returned(name, given, result)
+            flow.returned(name, result)
         return result
 
     return traced

@@ -106,6 +106,17 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
     return Signature(tuple(kinds), (*kinds, *exact), size, nbytes)
 
 
+def _needs_gradients(value: Any) -> bool:
+    """Return whether a value says so, itself or by its class; `__getattr__` is not called."""
+    if hasattr(type(value), "requires_grad"):
+        return value.requires_grad is True
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return False
+    return type(own) is dict and own.get("requires_grad") is True
+
+
 def foreign(value: Any) -> str:
     """Return why an argument requires the call to be made as written; empty if it does not."""
     kind = type(value)
@@ -118,7 +129,7 @@ def foreign(value: Any) -> str:
     tracer = getattr(getattr(jax, "core", None), "Tracer", None)
     if tracer is not None and isinstance(value, tracer):
         return "inside a JAX transformation"
-    if hasattr(kind, "requires_grad") and value.requires_grad is True:  # no __getattr__ is asked
+    if _needs_gradients(value):
         return f"{name} needs gradients"
     if isinstance(value, float | complex | np.generic):
         return ""

@@ -102,8 +102,7 @@ class Lazy:
         """Execute the module, after its parent packages."""
         spec: ModuleSpec = object.__getattribute__(module, "__dict__")["__spec__"]
         complete(outer(spec.name))
-        # One library at a time: libraries import each other, in an order that threads would mix.
-        with _lock("gpuforge's deferred imports"), _lock(spec.name):
+        with _lock(spec.name.partition(".")[0]), _lock(spec.name):
             if self._done or self.begun:
                 return
             where, start = user_of(sys._getframe()), perf_counter()

@@ -189,7 +189,8 @@ def _after_its_package(name: str) -> ModuleSpec | None:
     there = sys.modules.get(name)
     if there is None:
         return PathFinder.find_spec(name, getattr(package, "__path__", None))
-    return AlreadyThere(there).spec
+    finder = sys._getframe(3).f_code.co_name  # `importlib.util.find_spec` changes no module
+    return AlreadyThere(there).spec if finder == "_find_and_load_unlocked" else there.__spec__
 
 
 def _importing(name: str) -> FrameType | None:

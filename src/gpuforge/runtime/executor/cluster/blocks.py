@@ -74,7 +74,9 @@ def _block(function: Callable[..., Any], blocks: list[tuple[Shape, Dtype]]) -> t
     """Return shape and dtype of the result for blocks of these shapes, without computing it."""
     arrays = tuple(_nothing(shape, dtype) for shape, dtype in blocks)
     try:
-        recorded = record(getattr(function, "_function", function), arrays, {}, _Shapes())
+        # Other objects may have an attribute of that name.
+        is_ours = getattr(type(function), "_is_offloaded", False)
+        recorded = record(function._function if is_ours else function, arrays, {}, _Shapes())  # type: ignore[attr-defined]
     except (StartAgain, TypeError, ValueError, ArithmeticError, LookupError) as error:
         raise WorkloadError(
             f"dtype and shape of the result cannot be inferred by recording the function: {error}",
