@@ -396,7 +396,7 @@ def started(tmp_path: Path, then: str, **more: Any) -> subprocess.Popen[str]:
 def is_gone(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # before it was opened, or before it was read
         return True
     return state == "Z"  # dead: whoever adopted it has not looked yet
 

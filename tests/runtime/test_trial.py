@@ -34,7 +34,7 @@ needs_room = pytest.mark.skipif(
 )
 
 PROGRAM = """
-import os, sys, time
+import logging, os, sys, time
 import numpy as np
 import gpuforge as gf
 from gpuforge.runtime.execution import probing
@@ -55,7 +55,10 @@ if change == "gains":
     learn = probing._learn_tried
     probing._learn_tried = lambda call, trial, seconds: learn(call, trial, 1e-9)
 compiler._PROGRAM = compiler._PROGRAM.replace("os.nice(19)", "")  # other tests take all cores
-trial.LEAST_OPENING_SECONDS = 60.0
+trial.LEAST_OPENING_SECONDS = trial.ANSWER_SECONDS = 60.0
+trial.PREPARING_SECONDS = 120.0
+logging.getLogger("gpuforge.trial").addHandler(logging.StreamHandler(sys.stderr))
+logging.getLogger("gpuforge.trial").setLevel(logging.INFO)
 if change == "dies":
     compiler._PROGRAM = "import os; os._exit(3)"
 with gf.session(history=False, backends=["numpy", name], kept_memory=0) as held:
@@ -93,6 +96,7 @@ def run(library: str, change: str, folder: Path) -> list[str]:
         cwd=folder, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert not done.returncode, done.stderr
+    print(done.stderr)  # why a library cannot be tried
     return done.stdout.splitlines()
 
 

@@ -90,7 +90,7 @@ def together():
         thread.join()
     found.append([after - was for after, was in zip(counted, before)])
 
-together()  # four calls at a time may need more memory than one after the other
+together()  # the more calls meet, the more memory they need, until as many have met before
 together()
 print(json.dumps(found))
 """
@@ -118,11 +118,12 @@ def test_sessions_calls_and_threads_take_a_context_without_the_driver(tmp_path: 
     first, *others = json.loads(run(OPENCL, "opencl", LD_PRELOAD=str(library)))
     contexts, queues, buffers, kernels = first
     assert contexts >= 1 and queues >= 1 and buffers >= 1 and kernels >= 1, "nothing was counted"
-    *others, (contexts, queues, _, _), last = others
-    assert (contexts, queues) == (0, 0), "threads took one of their own"
-    for contexts, queues, buffers, kernels in (*others, last):
-        assert (contexts, queues, buffers) == (0, 0, 0)
-        assert kernels >= 1
+    assert all(kernels >= 1 for *_, kernels in others)
+    *others, four_at_a_time, again = others
+    assert others and all(one[:3] == [0, 0, 0] for one in others)
+    for contexts, queues, buffers, _ in (four_at_a_time, again):
+        assert (contexts, queues) == (0, 0), "threads took one of their own"
+        assert buffers < 20, "two for each of the 40 calls, if none were kept"
 
 
 def test_the_same_for_the_driver_below_dpnp() -> None:

@@ -14,6 +14,7 @@ from gpuforge.environment import itself
 from gpuforge.environment.companions import Package
 from gpuforge.environment.installed import check_resolved
 from gpuforge.environment.installers import Installer, Pip, Report, Sources, fetch
+from gpuforge.environment.interruption import check, deferred
 from gpuforge.environment.place import Place
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.record import Record, read_record, write_record
@@ -37,6 +38,7 @@ class Created:
     without: str = ""
 
 
+@deferred()
 def create_environment(
     plan: Plan,
     path: Path,
@@ -86,6 +88,7 @@ def create_environment(
                 pins=pins,
             )
             write_record(place.staging, record)
+            check()
             place.finish()
     finally:
         place.discard()
@@ -125,6 +128,7 @@ def _resolve_both(
     return _resolve(installer, folder, plan, sources), without
 
 
+@deferred()
 def fetch_plan(
     plan: Plan, installer: Installer, sources: Sources, report: Report
 ) -> dict[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuforge.environment.failure import explain_failure
+from gpuforge.environment.interruption import ended_by_it
 from gpuforge.log import logger
 
 # Variables that would make an installer use another environment than the one to be filled.
@@ -86,7 +87,7 @@ def run_lines(argv: Sequence[str], on_line: Callable[[str], None] | None = None)
     )
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     try:
-        with process:
+        with process, ended_by_it(process):
             assert process.stdout is not None
             for line in process.stdout:
                 logger("environment").info("%s", line.rstrip())
