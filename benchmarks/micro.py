@@ -21,6 +21,9 @@ from gpuforge.runtime.function.signature import sign
 from gpuforge.stored import dumps
 from gpuforge.units import format_bytes, format_seconds, parse_bytes
 
+# Settings are looked for in each folder above the working folder, which differs between the sides.
+os.chdir(os.sep)
+
 SMALL = np.ones(16)
 WIDE = np.ones((256, 256), dtype=np.float32)
 ERROR = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 7.79 GiB total)"

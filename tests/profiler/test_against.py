@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from contextlib import closing
 from pathlib import Path
@@ -133,9 +134,13 @@ def test_refs_and_functions_that_are_not_there(repository: Path, tmp_path: Path)
         compare_with("v1", tmp_path / "bench_alone.py", seconds=1)
 
 
-def test_a_checked_out_tree_goes_whatever_happens(repository: Path) -> None:
+def test_a_checked_out_tree_goes_whatever_happens(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", repository.resolve().anchor + "tmp")
     with pytest.raises(KeyboardInterrupt), checked_out(repository, "v1") as (_, tree):
         assert "range(300)" in (tree / "ops.py").read_text()
+        assert len(tree.parts) == len(repository.resolve().parts)
         raise KeyboardInterrupt
     assert not tree.exists() and len(git(repository, "worktree", "list").splitlines()) == 1
 

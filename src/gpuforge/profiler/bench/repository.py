@@ -37,6 +37,9 @@ def git(root: Path, *arguments: str) -> str:
 def checked_out(root: Path, ref: str) -> Iterator[tuple[str, Path]]:
     """Check out the tree of `ref` into a temporary folder, which is removed afterwards.
 
+    The tree has at least as many folders above it as `root`: some code looks for files in each of
+    them, which takes time.
+
     Yields
     ------
     The commit and the folder.
@@ -57,7 +60,9 @@ def checked_out(root: Path, ref: str) -> Iterator[tuple[str, Path]]:
         hint = "" if tags else "name a commit, tag or branch of this repository"
         raise UnknownName.among("git ref", ref, tags, hint=hint) from None
     with tempfile.TemporaryDirectory(prefix="gpuforge-bench-") as folder:
-        tree = Path(folder).resolve() / "base"
+        above = Path(folder).resolve()
+        deeper = len(root.parts) - len(above.parts) - 1
+        tree = above.joinpath(*["base"] * max(1, deeper + 1))
         git(root, "worktree", "add", "--detach", "--quiet", str(tree), commit)
         try:
             yield commit, tree
