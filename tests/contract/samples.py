@@ -496,6 +496,11 @@ def _histogram(x: Any) -> Any:
     return np.histogram(x, bins=EDGES.astype(x.dtype))[0]
 
 
+@sample("weighted_histogram", chars="fd")
+def _weighted_histogram(x: Any) -> Any:
+    return np.histogram(x, 6, (-3, 3), weights=x[::-1] - 2)[0]
+
+
 @sample("cumsum", "cumprod", chars="bBhHiIlLfd", singly=True)
 def _running(x: Any) -> Any:
     x = x[:3, :4]

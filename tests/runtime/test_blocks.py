@@ -156,6 +156,10 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (SQUARES,),
     ),
     "places": (lambda x: np.searchsorted(np.linspace(-2, 2, 9), x * 2), (TABLE,)),
+    "histograms": (
+        lambda x: (np.histogram(x * 2), np.histogram(x, [-1, 0, 2]), np.histogram(x, 1)),
+        (TABLE,),
+    ),
     "new axes": (lambda x: (x[:, None, :] - x[None, :, :]).max(axis=-1), (TABLE,)),
     "views of results": (lambda x: ((x * 2)[:, 1:-1], (x * 2)[:, 3], (x + 1).T), (TABLE,)),
     "parts of complex": (
@@ -286,6 +290,46 @@ def test_temporary_arrays_are_not_made_whole(groups: list[int], quiet_session: A
     placed = gf.offload(backend="blocks")(lambda x, y: np.mean((x - y) ** 2))
     placed(TABLE, TABLE[::-1].copy())
     assert groups == [3]  # subtract, square, sum
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_weights_are_summed_in_numpys_order(
+    dtype: str, groups: list[int], quiet_session: Any
+) -> None:
+    """By pieces of 65,536 values, whatever else is computed from them."""
+
+    def function(x: Any, w: Any) -> Any:
+        return (
+            np.histogram(x, 100, weights=w),
+            np.histogram(x, 13, (-1, 2), weights=w * 0.3, density=True),
+            w.sum(), np.histogram(x * 2, 40)[0],
+        )  # fmt: skip
+
+    x = RNG.normal(size=200_000).astype(dtype)
+    w = (RNG.normal(size=200_000) * 10.0 ** RNG.integers(-8, 8, 200_000)).astype(dtype)
+    placed = gf.offload(backend="blocks")(function)
+    for _ in range(3):
+        assert bits(placed(x, w)) == bits(function(x, w))
+    assert len(groups) >= 9
+    outside = x.copy()
+    outside[::7], outside[3::11], w[5] = np.nan, np.inf, np.inf
+    placed = gf.offload(backend="blocks")(lambda x, w: np.histogram(x, 13, (-1, 2), weights=w))
+    for _ in range(3):
+        assert bits(placed(outside, w)) == bits(np.histogram(outside, 13, (-1, 2), weights=w))
+
+
+def test_values_at_and_beside_the_edges_of_bins(quiet_session: Any) -> None:
+    for low, high, bins in ((0.1, 0.7, 1000), (-1e300, 1e300, 7), (5.0, 5.0 + 1e-9, 50)):
+        edges = np.histogram_bin_edges([low, high], bins)
+        x = np.concatenate([edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf)])
+        w = np.arange(1.0, len(x) + 1)
+        placed = gf.offload(backend="blocks")(
+            lambda x, w, low=low, high=high, bins=bins: (
+                np.histogram(x, bins, weights=w), np.histogram(x, bins, (low, high), weights=w),
+            )
+        )  # fmt: skip
+        with np.errstate(all="ignore"):
+            assert bits(placed(x, w)) == bits(placed.__wrapped__(x, w))
 
 
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])

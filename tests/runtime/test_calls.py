@@ -16,6 +16,7 @@ import threading
 import warnings
 from collections import namedtuple
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -453,6 +454,45 @@ class TestCaptured:
             placed = gf.offload(backend=other, convert=convert)(made)
             same(made(X), run(placed, X))
         assert seen == [True] * 5 + [True] + [False] * 4
+
+    def test_a_function_that_makes_its_arrays_needs_none(
+        self, other: str, quiet_session: Any
+    ) -> None:
+        placed = gf.offload(backend=other, convert=True)(spread)
+        for _ in range(3):
+            same(spread(9, 4), placed(9, 4))
+            same(spread(12, steps=2, start=0.5), placed(12, steps=2, start=0.5))
+        assert places(placed) == {first_device(other): 6}
+        assert "spread(int 9, int 4)" in str(placed.explain(9, 4))
+        assert len(placed.stats().kinds) == 2
+
+    def test_a_function_without_arrays_is_called_as_written(
+        self, other: str, quiet_session: Any
+    ) -> None:
+        """Unless whole numbers and other constants say what it does."""
+        every = gf.offload(convert=True)(spread)
+        for size in range(2, 40):
+            same(spread(size, 1), every(size, 1))
+        assert "no NumPy array" in str(every.explain(50, 1))
+        assert len(every.stats().kinds) < 30
+        of_object = gf.offload(backend=other, convert=True)(lambda one: spread(*one.size))
+        same(spread(5, 2), of_object(SimpleNamespace(size=(5, 2))))
+        as_usual = gf.offload(backend=other)(spread)
+        same(spread(5, 2), as_usual(5, 2))
+        assert not places(of_object) and not places(as_usual)
+
+    def test_a_limit_of_elements_counts_those_of_arguments(self, quiet_session: Any) -> None:
+        limited = gf.offload(convert=True, min_elements=1000)(spread)
+        limited(5, 2)
+        assert "min_elements" not in str(limited.explain(5, 2))
+
+
+def spread(n: int, steps: int, start: float = 1.0) -> Any:
+    u = np.zeros((n, n))
+    u[n // 2, n // 2] = start
+    for _ in range(steps):
+        u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+    return u
 
 
 @dataclass

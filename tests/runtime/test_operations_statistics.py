@@ -94,6 +94,8 @@ REAL: list[Body] = [
     lambda x: np.histogram(x, 4, (0, 3)),
     lambda x: np.histogram(x, [0, 1, 2.5, 4], density=True),
     lambda x: np.histogram(x, bins=7, density=True),
+    lambda x: np.histogram(x, bins=7, weights=x * 0.1),
+    lambda x: np.histogram(x, 5, (-1, 2), weights=np.sqrt(np.abs(x)), density=True),
 ]
 NAN: list[Body] = [
     lambda x: np.nansum(x),

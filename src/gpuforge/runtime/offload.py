@@ -417,7 +417,8 @@ def offload(
     pure
         False: the function is always called as written.
     convert
-        Whether arrays that the function creates (``np.zeros(n)``) are recorded too.
+        Whether arrays that the function creates (``np.zeros(n)``) are recorded too. It then needs
+        no array among its arguments: ``simulate(1000, steps=20)`` is placed as well.
     mutates
         Names of array arguments that the function writes into. Writes are also detected without it;
         a name that is not a parameter is an error.

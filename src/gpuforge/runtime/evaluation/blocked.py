@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
 
 from gpuforge.dataclass import dataclass, field
+from gpuforge.runtime.array.bins import PIECE
 from gpuforge.runtime.array.graph import Entry, Graph, Node, Shape, Tape
 from gpuforge.runtime.array.loops import TAKE_OUT
 from gpuforge.runtime.evaluation.columns import ByColumns, by_columns
@@ -242,6 +243,8 @@ class _Run:
     def _divide(self) -> tuple[list[int], int]:
         group = self.group
         length = group.elements if self.flat else group.rows
+        if group.is_in_order:
+            return [*range(0, length, PIECE), length], 0
         blocks = group.blocks(self.threads, length)
         if group.sums_in_halves:
             if not self.flat or blocks < 2:
@@ -297,10 +300,10 @@ class _Run:
 
     def _sum_up(self, place: int, local: dict[int, Any], number: int) -> None:
         """Reduce the rows of one block, and keep the result."""
-        operation, (one,), params = self.entries[place]
+        operation, places, params = self.entries[place]
         parts, function = self.parts[place], self.planned.functions[place]
-        part = function(local[one], *((None, False) if self.flat else params))
-        if self.group.totals[place] is Total.IN_HALVES:
+        part = function(*[local[p] for p in places], *((None, False) if self.flat else params))
+        if self.group.totals[place] is not Total.IN_ANY_ORDER:
             parts[number] = part
             return
         with self.lock:
@@ -313,6 +316,8 @@ class _Run:
             form, total = self.forms[place], parts[0]
             if self.group.totals[place] is Total.IN_HALVES:
                 total = sum_of_parts(parts, self.group.elements, self.depth, form.dtype)
+            if self.group.totals[place] is Total.IN_ORDER:
+                total = reduce(np.add, parts)
             if form.shape:
                 total = np.asarray(total).reshape(form.shape)
             else:  # a sum of two numpy.longlong is a numpy.int64

@@ -12,6 +12,7 @@ from gpuforge.dataclass import dataclass, field
 from gpuforge.runtime.array.graph import INPUT, NUMBER, Entry, Graph
 from gpuforge.runtime.array.rules import count
 from gpuforge.runtime.evaluation.rows import (
+    BINNED,
     VIEWS,
     Form,
     Forms,
@@ -19,6 +20,7 @@ from gpuforge.runtime.evaluation.rows import (
     is_strided,
     rows_needed,
     total_of,
+    totalled,
     work_of,
 )
 
@@ -95,6 +97,11 @@ class Group:
         return Total.IN_HALVES in self.totals.values()
 
     @property
+    def is_in_order(self) -> bool:
+        """Return whether blocks must be the pieces that NumPy adds one after the other."""
+        return Total.IN_ORDER in self.totals.values()
+
+    @property
     def is_worth_it(self) -> bool:
         """Return whether there is enough work for several threads."""
         return self.rows * self.row_work >= LEAST_BYTES
@@ -151,19 +158,22 @@ class _Grouping:
         total = None if alone else total_of(entry, self.forms, place)
         needed = None if alone else rows_needed(entry, self.forms, place)
         if total is not None:
-            needed = {entry[1][0]}
+            needed = totalled(entry)
+        own = place if total is Total.IN_ORDER else 0
         rows = self._rows(place if total is None else entry[1][0]) if needed is not None else 0
         level = self.least_level
         for one in entry[1]:
             joins = needed is not None and one in needed and self._passes(one, entry, rows)
+            joins = joins and not own
             level = max(level, self.levels.get(one, 0) + (one in self.member and not joins))
         if alone:
             level = max((n + (one in self.member) for one, n in self.levels.items()), default=0)
-        while needed is not None and self._clashes((level, rows, 0), entry, needed):
+        while needed is not None and self._clashes((level, rows, own), entry, needed):
             level += 1
         self.levels[place] = level
         if needed is not None:
-            group = self.member[place] = self.groups.setdefault((level, rows, 0), Group(rows))
+            key = (level, rows, own)
+            group = self.member[place] = self.groups.setdefault(key, Group(rows))
             self._include(group, place, needed, total)
         elif entry[0].name not in VIEWS:
             self._wait(self.forms[place])
@@ -245,7 +255,7 @@ class _Grouping:
         if self._shape(group, place) != shape:
             return False
         if place in group.totals:
-            return count(self.forms[place].shape) == 1
+            return operation.name not in BINNED and count(self.forms[place].shape) == 1
         given = [self.forms[one].shape for one in places]
         same = all(one == shape or (count(one) == 1 and len(one) <= len(shape)) for one in given)
         return operation.kind == "elementwise" and same

@@ -170,16 +170,22 @@ class Total(Enum):
 
     `IN_HALVES`: NumPy sums floating-point numbers that lie one after the other in halves, each of
     which it halves again (`halved`). The sum is the same if the halves are summed elsewhere.
+
+    `IN_ORDER`: NumPy adds the sums of pieces of rows (`bins.PIECE`) one after the other.
     """
 
     IN_ANY_ORDER = "in any order"
     IN_HALVES = "in halves"
+    IN_ORDER = "in order"
 
 
 COMBINING: dict[str, np.ufunc] = {
     "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
-    "any": np.logical_or, "all": np.logical_and, "count": np.add,
+    "any": np.logical_or, "all": np.logical_and, "count": np.add, "histogram": np.add,
+    "weighted_histogram": np.add,
 }  # fmt: skip
+BINNED: dict[str, Total] = {"histogram": Total.IN_ANY_ORDER, "weighted_histogram": Total.IN_ORDER}
+"""Those that divide all rows into bins, which the last input tells them apart."""
 MOST_TOTAL_BYTES = 1 << 16
 """Larger results of blocks take too long to combine."""
 SUMMED_AT_ONCE = 128
@@ -192,14 +198,21 @@ def total_of(entry: Entry, forms: Forms, place: int) -> Total | None:
     if name not in COMBINING:
         return None
     given, made = forms[entry[1][0]], forms[place]
-    axes = reduced_axes(entry, forms)
+    axes = {0} if name in BINNED else reduced_axes(entry, forms)
     if 0 not in axes or count(made.shape) * made.dtype.itemsize > MOST_TOTAL_BYTES:
         return None
+    if name in BINNED:
+        return BINNED[name]
     if name not in ("sum", "prod") or made.dtype.kind in "iu":
         return Total.IN_ANY_ORDER
     if name == "sum" and made.dtype.char in "fdFD" and len(axes) == len(given.shape):
         return Total.IN_HALVES if sums_in_halves() else None
     return None
+
+
+def totalled(entry: Entry) -> set[int]:
+    """Return the inputs of which a reduction over rows needs each row once."""
+    return set(entry[1][:-1] if entry[0].name in BINNED else entry[1][:1])
 
 
 def halved(length: int, dtype: Any) -> int:
@@ -248,7 +261,7 @@ _WORK = {"sort": 8, "transform": 4, "contraction": 4, "gather": 16}
 _SLOW = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh"
     " arccosh arctanh arctan2 hypot power float_power logaddexp logaddexp2 cbrt fmod remainder"
-    " floor_divide".split()
+    " floor_divide histogram weighted_histogram".split()
 )
 _SLOW_WORK = 8
 

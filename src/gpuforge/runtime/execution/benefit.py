@@ -101,10 +101,10 @@ def benefit_of(
     name = name_of(written)
     if not session.settings.enabled:
         return as_written(name, "GPUFORGE_ENABLED is off")
-    signature = sign(args, kwargs)
+    function = session.record(offloaded, written, offloaded._options)
+    signature = sign(args, kwargs, offloaded._options.convert, function.numbers.changing)
     if isinstance(signature, AsWritten):
         return as_written(name, signature.reason)
-    function = session.record(offloaded, written, offloaded._options)
     call = open_call(session, function, signature, args, kwargs)
     stays = function.stays or call.record.stays
     if stays:

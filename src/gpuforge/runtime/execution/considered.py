@@ -66,7 +66,8 @@ def _consider(
     known = session.functions.get(id(offloaded))
     if known is not None and known.waits and _may_wait(known, offloaded, args, kwargs):
         return _wait(session, known, args, kwargs)
-    signature = sign(args, kwargs)
+    changing = known.numbers.changing if known is not None else frozenset()
+    signature = sign(args, kwargs, offloaded._options.convert, changing)
     if signature is INSIDE:
         return written(*args, **kwargs)
     function = session.functions.of(offloaded, written, offloaded._options)
@@ -197,10 +198,10 @@ def explain(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any])
     _check_arguments(written, args, kwargs)
     if not session.settings.enabled:
         return Explanation.as_written(name_of(written), "GPUFORGE_ENABLED is off")
-    signature = sign(args, kwargs)
+    function = session.record(offloaded, written, offloaded._options)
+    signature = sign(args, kwargs, offloaded._options.convert, function.numbers.changing)
     if isinstance(signature, AsWritten):
         return Explanation.as_written(name_of(written), signature.reason)
-    function = session.record(offloaded, written, offloaded._options)
     return explain_call(open_call(session, function, signature, args, kwargs))
 
 

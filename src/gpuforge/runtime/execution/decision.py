@@ -64,7 +64,7 @@ def _choose(call: Call) -> Decision:
     if call.pin and (call.pin != NUMPY or options.isolate):
         return _pinned(call)
     limit = session.settings.min_elements if options.min_elements is None else options.min_elements
-    if call.signature.size < limit:
+    if call.signature.size < limit and call.signature.has_arrays:
         return Decision(NUMPY, settled=True, why=f"fewer than {limit} elements (min_elements)")
     if call.pin:
         return Decision(NUMPY, settled=True, why="pinned to numpy")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuforge.dataclass import dataclass
-from gpuforge.runtime.function.key import ANY, generalize
+from gpuforge.runtime.function.key import ANY, Place, generalize
 
 _SIZE, _NBYTES = attrgetter("size"), attrgetter("nbytes")
 NUMERIC_KINDS = "biufc"
@@ -39,6 +39,11 @@ class Signature(NamedTuple):
     size: int
     nbytes: int
     label: str = ""
+
+    @property
+    def has_arrays(self) -> bool:
+        """Whether an argument is an array; if none is, `size` and `nbytes` say nothing."""
+        return any(type(kind) is tuple for kind in self.kind[1:])
 
     @property
     def text(self) -> str:
@@ -72,8 +77,19 @@ INSIDE = AsWritten("inside a recorded call")
 NO_ARRAY = AsWritten("no NumPy array among the arguments", by_types=True)
 
 
-def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritten:
-    """Return the signature of a call, or the reason why it is called as written."""
+def sign(
+    args: Sequence[Any], kwargs: Mapping[str, Any], creates: bool = False,
+    changing: frozenset[Place] = frozenset(),
+) -> Signature | AsWritten:  # fmt: skip
+    """Return the signature of a call, or the reason why it is called as written.
+
+    Parameters
+    ----------
+    creates
+        Whether arrays that the function creates are recorded, so that it needs none as argument.
+    changing
+        The arguments whose whole numbers keep changing.
+    """
     raising = raising_errors()
     if raising:
         return AsWritten(f"np.errstate({raising}='raise') is active")
@@ -99,11 +115,29 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
         kinds.append(f"{kind.__module__}.{kind.__qualname__}")
         exact.append(value if isinstance(value, _BY_VALUE) else _length(value))
     if not arrays:
-        return NO_ARRAY
+        return _without_arrays(args, kwargs, changing) if creates else NO_ARRAY
     if len(arrays) > 1 and overlapping(arrays):
         return AsWritten("arguments overlap in memory")
     size, nbytes = sum(map(_SIZE, arrays)), sum(map(_NBYTES, arrays))
     return Signature(tuple(kinds), (*kinds, *exact), size, nbytes)
+
+
+def _without_arrays(
+    args: Sequence[Any], kwargs: Mapping[str, Any], changing: frozenset[Place]
+) -> Signature | AsWritten:
+    """Return the signature of a call whose time depends on whole numbers instead of arrays.
+
+    Each of them is a kind of its own, unless they keep changing.
+    """
+    kinds: list[Any] = [tuple(kwargs)]
+    exact: list[Any] = []
+    for place, value in (*enumerate(args), *kwargs.items()):
+        kind = type(value)
+        if not _is_constant(value) or (kind is int and place in changing):
+            return NO_ARRAY
+        kinds.append(f"{kind.__name__} {value}" if kind is int else kind.__name__)
+        exact.append(value if kind in _BY_VALUE else _length(value))
+    return Signature(tuple(kinds), (*kinds, *exact), 1, 0, ", ".join(kinds[1:]))
 
 
 def _needs_gradients(value: Any) -> bool:

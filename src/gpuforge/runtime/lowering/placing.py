@@ -42,6 +42,7 @@ def in_torch(lowering: Lowering, torch: Any, index: Function) -> Lowering:
         "scatter_each": lambda x, *rest: each(x.clone(), *rest),
         "place_where": partial(_place_where, torch, lambda mask: mask.flatten().cumsum(0)),
         "histogram": partial(_torch_histogram, torch),
+        "weighted_histogram": partial(_torch_weighted, torch),
         "interpolate": partial(
             _interpolate, torch, lambda xp, x: torch.searchsorted(xp, x.contiguous(), right=True)
         ),
@@ -72,6 +73,7 @@ def in_jax(lowering: Lowering, jax: Any) -> Lowering:
         "scatter_each": each,
         "place_where": partial(_place_where, xp, lambda mask: xp.cumsum(mask.ravel())),
         "histogram": partial(_jax_histogram, xp),
+        "weighted_histogram": partial(_jax_weighted, xp),
         "interpolate": partial(_interpolate, xp, _search(xp)),
         "convolve": lambda a, v, mode: xp.convolve(a, v, mode=mode, precision="highest"),
     }
@@ -91,6 +93,7 @@ def in_cupy(lowering: Lowering, cupy: Any) -> Lowering:
         "scatter_each": each,
         "place_where": partial(_place_where, cupy, lambda mask: cupy.cumsum(mask.ravel())),
         "histogram": partial(_cupy_histogram, cupy),
+        "weighted_histogram": partial(_cupy_weighted, cupy),
         "interpolate": partial(_interpolate, cupy, _search(cupy)),
         "convolve": partial(_cupy_convolve, cupy),
     }
@@ -126,6 +129,7 @@ def _extended(lowering: Lowering, rows: dict[str, Function], differs: Function) 
     }
     refused = {
         "histogram": only("f", f"{lowering.library} compares bin edges differently"),
+        "weighted_histogram": only("f", f"{lowering.library} compares bin edges differently"),
         "convolve": only("fc", f"{lowering.library} has no convolution for this dtype"),
         "scatter_add": never("e?", f"{lowering.library} adds this dtype differently"),
         "checked_scatter_add": never("e?", f"{lowering.library} adds this dtype differently"),
@@ -230,29 +234,47 @@ def _other_number(x: Any, mask: Any, values: Any) -> Any:
 
 
 def _torch_histogram(torch: Any, values: Any, edges: Any) -> Any:
-    bins = edges.shape[0] - 1
+    counts = torch.zeros(edges.shape[0], dtype=torch.int64, device=values.device)
+    places = _torch_bins(torch, values, edges)
+    return counts.index_add_(0, places, torch.ones_like(places))[:-1]
+
+
+def _torch_weighted(torch: Any, values: Any, weights: Any, edges: Any) -> Any:
+    sums = torch.zeros(edges.shape[0], dtype=torch.float64, device=values.device)
+    sums.index_add_(0, _torch_bins(torch, values, edges), weights.to(torch.float64))
+    return sums[:-1].to(weights.dtype)
+
+
+def _torch_bins(torch: Any, values: Any, edges: Any) -> Any:
     places = torch.searchsorted(edges, values.contiguous(), right=True) - 1
-    places = _bins(torch, values, edges, places, bins)
-    counts = torch.zeros(bins + 1, dtype=torch.int64, device=values.device)
-    return counts.index_add_(0, places, torch.ones_like(places))[:bins]
+    return _bins(torch, values, edges, places)
 
 
 def _jax_histogram(xp: Any, values: Any, edges: Any) -> Any:
-    bins = edges.shape[0] - 1
-    places = xp.searchsorted(edges, values, side="right") - 1
-    places = _bins(xp, values, edges, places, bins)
-    return xp.zeros(bins + 1, dtype="int64").at[places].add(1)[:bins]
+    places = _bins(xp, values, edges, xp.searchsorted(edges, values, side="right") - 1)
+    return xp.zeros(edges.shape[0], dtype="int64").at[places].add(1)[:-1]
+
+
+def _jax_weighted(xp: Any, values: Any, weights: Any, edges: Any) -> Any:
+    places = _bins(xp, values, edges, xp.searchsorted(edges, values, side="right") - 1)
+    sums = xp.zeros(edges.shape[0], dtype="float64").at[places].add(weights.astype("float64"))
+    return sums[:-1].astype(weights.dtype)
 
 
 def _cupy_histogram(cupy: Any, values: Any, edges: Any) -> Any:
-    bins = edges.shape[0] - 1
-    places = cupy.searchsorted(edges, values, side="right") - 1
-    places = _bins(cupy, values, edges, places, bins)
-    return cupy.bincount(places.ravel(), minlength=bins + 1)[:bins]
+    places = _bins(cupy, values, edges, cupy.searchsorted(edges, values, side="right") - 1)
+    return cupy.bincount(places.ravel(), minlength=edges.shape[0])[:-1]
 
 
-def _bins(lib: Any, values: Any, edges: Any, places: Any, bins: int) -> Any:
+def _cupy_weighted(cupy: Any, values: Any, weights: Any, edges: Any) -> Any:
+    places = _bins(cupy, values, edges, cupy.searchsorted(edges, values, side="right") - 1)
+    sums = cupy.bincount(places, weights.astype("float64"), minlength=edges.shape[0])
+    return sums[:-1].astype(weights.dtype)
+
+
+def _bins(lib: Any, values: Any, edges: Any, places: Any) -> Any:
     """Return the bin of each value; values outside get the number of bins."""
+    bins = edges.shape[0] - 1
     places = lib.where(values == edges[-1], bins - 1, places)
     return lib.where((values >= edges[0]) & (values <= edges[-1]), places, bins)
 

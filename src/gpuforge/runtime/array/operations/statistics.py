@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge.runtime.array.array import Array, make, node_of, value_of
+from gpuforge.runtime.array.bins import is_even, weighted_counts
 from gpuforge.runtime.array.dispatch import operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.formula import follow_numpy, formula
@@ -22,6 +23,8 @@ from gpuforge.runtime.array.views import broadcast_to, cast, reshape
 
 HISTOGRAM = row("histogram", lambda array, edges: np.histogram(array, edges)[0], "reduction")
 """flat array, sorted edges of one dtype: counts per bin, the last one closed"""
+WEIGHTED = row("weighted_histogram", weighted_counts, "reduction")
+"""flat array, weights of its elements, edges at even distances: sums of weights per bin"""
 _INT = np.dtype(np.intp)
 _NONE = np._NoValue
 
@@ -183,7 +186,6 @@ for _function in (np.nanmedian, np.nanquantile, np.nanpercentile):
 def histogram(recorder: Recorder, a: Any, bins: Any = 10, range: Any = None,
               density: Any = None, weights: Any = None) -> Any:  # fmt: skip
     """Record the counts between edges, which are computed on the host."""
-    refuse(weights=weights)
     array = taken(recorder, a)
     if array.dtype.kind not in "fiu" or not array.size or type(bins) is Array:
         raise Unsupported(f"a histogram of {array.dtype}")
@@ -191,12 +193,27 @@ def histogram(recorder: Recorder, a: Any, bins: Any = 10, range: Any = None,
     common = np.result_type(array.dtype, edges.dtype)
     flat = cast(recorder, reshape(recorder, node_of(array), (array.size,)), common)
     limits = recorder.known(edges.astype(common))
-    made: Any = make(
-        recorder, recorder.note(HISTOGRAM, (flat, limits), (), (len(edges) - 1,), _INT)
-    )
+    shape = (len(edges) - 1,)
+    if weights is None:
+        made: Any = make(recorder, recorder.note(HISTOGRAM, (flat, limits), (), shape, _INT))
+    else:
+        if not isinstance(bins, int | np.integer):
+            raise Unsupported("a histogram with weights between edges that are given")
+        heavy = _weights(recorder, weights, array, edges.astype(common))
+        made = make(
+            recorder, recorder.note(WEIGHTED, (flat, heavy, limits), (), shape, heavy.dtype)
+        )
     if density:
         made = made / np.diff(edges).astype(float) / made.sum()
     return made, edges
+
+
+def _weights(recorder: Recorder, weights: Any, array: Array, edges: Any) -> Any:
+    """Return the node of a histogram's weights, flat."""
+    found = taken(recorder, weights)
+    if found.shape != array.shape or found.dtype.char not in "fd" or not is_even(edges):
+        raise Unsupported(f"a histogram with weights of {found.dtype}")
+    return reshape(recorder, node_of(found), (array.size,))
 
 
 def _edges(array: Array, bins: Any, range_: Any) -> Any:
