@@ -62,7 +62,9 @@ _DUMP = re.compile(
 # What follows these words may happen or should be avoided, but did not happen.
 _ADVICE = re.compile(
     r"\b(?:if (?:you|it|there|the|your)\b|in case of|(?:to|helps?|can) (?:avoid|prevent|reduce)\b|"
-    r"(?:may|might|could|can) (?:cause|lead to|result in|run)\b)[^.!?;,\n]{0,60}$"
+    r"(?:may|might|could|can) (?:cause|lead to|result in|run)\b)[^.!?;,\n]{0,60}$|"
+    r"\b(?:(?:possible|potential|likely) (?:root )?(?:reason|cause)s?\b|"
+    r"(?:reasons|causes) (?:for|of|are|include)\b)[^.!?\n]{0,120}$"
 )
 _TO_WORDS = bytes(
     byte if 97 <= byte <= 122 else byte + 32 if 65 <= byte <= 90 else 32 for byte in range(256)
