@@ -52,7 +52,9 @@ _SETTING = re.compile(
     r"(?<=\+ )(?:echo|export|source|eval|cd|module|srun|mpirun|python3?|[a-z_]{2,40}=)|"
     r"(?:successfully installed|installing collected packages|requirement already satisfied|"
     r"downloading|using cached|collecting) |"
-    r"(?:raise|throw|throw new) [\w.:]{3,60}\(|"
+    r"(?:raise|throw|throw new) [\w.:]{3,60}\(|(?:self|cls)\.[\w.]{1,80}\(|"
+    r"unset \w{2,60}\s{0,9}$|usage: |\[-{1,2}[a-z]|"
+    r"(?:\w{2,60}=\S{1,200} ){1,40}[\w./-]{0,80}(?:python[\d.]*|run|launch|srun|vllm|bash|sh) |"
     r"(?:fix(?:e[sd])?|docs?|feat|chore|refactor|perf|ci)(?:\([\w./-]{1,40}\))?!?: )"
 )
 _DUMP = re.compile(
