@@ -157,7 +157,7 @@ def test_places_are_found_wherever_they_are_in_a_long_log() -> None:
 
 
 def test_a_text_that_is_nowhere_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = Log("\n".join(["cuda error 719: driver 535 failed"] * 100))
+    log = Log("\n".join(["cuda error 719: driver 535 failed"] * 200))
     assert log.words
     monkeypatch.setattr(log, "_ascii", None)
     assert not any(map(list, map(log.places, ("error 30", "cuda driver", "driver error"))))

@@ -219,6 +219,7 @@ class Log:
         self._found: dict[str, Iterator[Place]] = {}
         # Each character that is not ASCII is a "?" here, so that a text is found much faster.
         self._ascii = self.folded.encode("ascii", "replace").decode("ascii")
+        self._is_short = len(self._ascii) <= BLOCK
 
     def rejoined(self) -> Iterator[Log]:
         """Yield the log with its broken lines joined, if it is short and may have some."""
@@ -260,6 +261,8 @@ class Log:
 
     def places(self, text: str) -> Iterator[Place]:
         """Return at most `LINES_PER_CLUE` lines in which `text` occurs as whole words."""
+        if self._is_short and text not in self:  # faster than looking up its words
+            return iter(())
         # What has been found stays in the first of the two iterators: clues share many texts.
         found = self._found.get(text) or self._search(text)
         self._found[text], places = tee(found)
