@@ -151,10 +151,11 @@ def _add_hearsay(heard: list[Sighting], groups: list[Group]) -> None:
 
 
 def _is_first(group: Group, said: list[Sighting]) -> bool:
-    """Return whether a tool that shows only the first GPU shows one of several equal ones."""
+    """Return whether a tool that shows only the first GPU or a lost one shows one of several."""
     alone = all(sighting.route.endswith("(first GPU)") for sighting in group.sightings)
+    lost = all(sighting.facts.keys() == {"pci_address"} for sighting in group.sightings)
     names = {sighting.facts.get("name") for sighting in said}
-    return alone and len(said) > 1 and len(names) == 1 and _alike(said[0], group)
+    return len(said) > 1 and (lost or (alone and len(names) == 1 and _alike(said[0], group)))
 
 
 def _add_to_alike(sighting: Sighting, own: list[Group], *, only: bool) -> None:

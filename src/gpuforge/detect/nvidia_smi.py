@@ -29,6 +29,7 @@ from gpuforge.facts import Absent
 
 UNIFIED = Absent("shared with the CPU: nvidia-smi shows no dedicated GPU memory")
 GPUS_AT_MOST = 1024
+_LOST = re.compile(r"device handle for GPU ?\d{0,3}(?:: )?([0-9A-F]{4,8}:\S+?): ", re.I)
 PRODUCT = re.compile(r"\b(NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|RTX|GTX)\b")
 
 
@@ -41,6 +42,9 @@ def parse(text: str) -> Report:
     if lost and missing and len(missing) <= len(numbers):
         lost = (lost[0], f"{lost[1]} (not listed: GPU {', '.join(missing)})")
     none = re.search(r"<attached_gpus>0<|^\s*Attached GPUs\s*:\s*0\s*$", text, re.M)
+    if lost and not report.devices:
+        places = dict.fromkeys(map(pci_address, _LOST.findall(text)))
+        report.devices = [{"pci_address": place} for place in places if place]
     report.error = report.error or lost or (("no_devices", "Attached GPUs: 0") if none else None)
     return report
 
@@ -48,7 +52,7 @@ def parse(text: str) -> Report:
 def _parse(text: str) -> Report:
     if "<nvidia_smi_log" in text or "<gpu id=" in text:
         return parse_xml(text)
-    if "NVSMI LOG" in text or _BLOCKS.search(text):
+    if "NVSMI LOG" in text or _BLOCKS.search(text) or re.search(r"^ +Bus Id {8,}: ", text, re.M):
         return parse_query(text)
     if re.search(r"^[ \t]*([+|][-= |+]{6}|\| *NVIDIA-SMI )", text, re.M):
         return parse_table(text)
@@ -136,6 +140,8 @@ _BLOCKS = re.compile(r"^(?=GPU (?:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:|\d+\s*$))",
 def parse_query(text: str) -> Report:
     """Parse ``nvidia-smi -q``: keys under headings, which have no value."""
     head, *blocks = _BLOCKS.split(text)
+    if not blocks and "Bus Id " in head:
+        blocks = [head]  # cut at the beginning
     report = Report([], *_versions(head))
     for block in blocks[:GPUS_AT_MOST]:
         # Whatever is indented below a "MIG Device" heading belongs to the instance.
@@ -201,6 +207,7 @@ def _guessed(row: list[str]) -> dict[str, str]:
 def parse_list(text: str) -> Report:
     """Parse ``nvidia-smi -L`` with its MIG devices, or count the GPUs of ``topo -m``."""
     report = Report([], *_versions(text))
+    rows = columns = 0
     for line in lines_of(text):
         gpu = re.match(r"\s*GPU (\d+): (.+?)(?: \((?:UUID|S/N): ([^)]*)\))?\s*$", line)
         mig = re.match(r"\s+MIG (\S+)\s+Device\s+\d+:", line)
@@ -211,7 +218,11 @@ def parse_list(text: str) -> Report:
             names = report.devices[-1].get("partitions", ())
             report.devices[-1]["partitions"] = (*names, mig[1])
         elif re.match(r"\s*GPU\d+\s+(?!GPU|XGMI|PCIE|NIC\d)(X|[A-Z]{2,4}\d*)\s", line):
-            report.devices.append({})  # a row of `topo -m`
+            rows += 1  # of `topo -m`, whose last ones may be cut off
+        elif heads := re.match(r"\s*(?:GPU\d+\s+)+(?=\S|$)", line):
+            columns = max(columns, heads[0].count("GPU"))
+    if rows and not report.devices:
+        report.devices = [{} for _ in range(min(max(rows, columns), GPUS_AT_MOST))]
     report.trust = 2 if re.search(r"^[ \t]*Link \d+", text, re.M) else 0
     return report
 

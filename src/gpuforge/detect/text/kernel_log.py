@@ -42,8 +42,8 @@ _NVIDIA = re.compile(
     r"NVRM: .*?\b(?:GPU|PCI)[ :]+(?:at )?(?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(\.\d)?"
 )
 # What the driver of compute says of a card, and what NVIDIA's says of one without its place.
-_COMPUTES = re.compile(r"kfd kfd: (?:amdgpu: )?added device (1002):([0-9a-f]{4})")
-_MODESET = re.compile(r"nvidia-modeset: \w+: GPU:\d")
+_COMPUTES = re.compile(r"kfd kfd: (?:amdgpu: )?(?:add|skipp)ed device (1002):([0-9a-f]{4})")
+_MODESET = re.compile(r"nvidia-modeset: \w+: GPU:\d|NVRM: RmInitAdapter failed")
 _ASAHI = re.compile(r"\basahi [0-9a-f]+\.gpu: ")
 # In whose lines to look for errors.
 _FAILS: dict[Vendor, str] = {"amd": "amdgpu", "intel": "i915", "nvidia": "NVRM:"}

@@ -41,6 +41,7 @@ class _Device:
     line: int
     facts: Facts = field(default_factory=dict)
     count: int = 1
+    last: int = 0
 
 
 @cache
@@ -69,6 +70,9 @@ def read(text: str, route: str, seen: Seen) -> None:
             if (one.tool, one.vendor) == (tool, vendor)
             for facts in [one.facts] * one.count
         ]
+        last = max(one.last for one in devices if (one.tool, one.vendor) == (tool, vendor))
+        if len({facts.get("name") for facts in own}) == 1:
+            own += [own[0]] * (min(last + 1, GPUS_AT_MOST) - len(own))
         if vendor:
             seen.add(vendor, f"log of {tool}", own, trust=2)
 
@@ -113,6 +117,7 @@ def _add(
     else:
         return
     device.vendor = device.vendor or vendor
+    device.last = (entry.get("numbered") and whole(said.get("index"))) or 0
     device.count = min(whole(said.get("count")) or device.count, GPUS_AT_MOST)
     facts = facts_of(said, device.vendor or "other")
     device.facts.update({key: value for key, value in facts.items() if key not in device.facts})
