@@ -186,12 +186,19 @@ def parse_rocminfo(text: str) -> Report:
     version = re.search(r"ROCk module version ([\d.]+) is loaded", text)
     report = Report(driver=version[1] if version else None)
     shared = 0
-    for agent in re.split(r"^Agent \d+[ \t]*$", text, flags=re.M)[1:]:
+    head = r"^Agent \d+[ \t]*$"
+    if not re.search(head, text, re.M):  # picked lines, or cut off at the beginning
+        head = r"^(?=[ \t]*Name:[ \t]+gfx)"
+    for agent in re.split(head, text, flags=re.M):
         fields = flat(fields_of(agent))
         if fields.get("device type") == "CPU":
             shared = max(_pools(agent), default=0)
         # A truncated listing may end before the type.
-        elif fields.get("device type", fields.get("vendor name")) in ("GPU", "AMD"):
+        elif fields.get("device type", fields.get("vendor name", fields.get("name", "")[:3])) in (
+            "GPU",
+            "AMD",
+            "gfx",
+        ):
             report.devices.append(_agent(agent, fields, shared))
     return report
 

@@ -71,11 +71,14 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     maker = ids[1].lower() if ids else ""
     # A listing of selected columns may lack the device's address.
     vendor = pci_ids.vendor_of(maker) if place else pci_ids.vendor_named_in(name or "")
+    chip = re.search(r"\(0x([0-9A-F]{4})\)", entry.get("VideoProcessor", ""), re.I)  # AMD's
     if vendor is None:
         virtual = not maker or pci_ids.not_computing(maker, None) == "virtual"
         seen.pass_over("virtual" if virtual else "other vendor", name)
         return
     found = pci_id(ids[1], ids[2]) if ids else None
+    if vendor == "amd" and chip and not found:
+        found = pci_id("1002", chip[1])
     shared = pci_ids.integrated(found)
     facts = kept(name=name, pci_id=found, integrated=shared, driver=_driver(entry, vendor, name))
     memory = _memory(entry, vendor, shared)

@@ -75,7 +75,7 @@ def _add_graphics(body: str, route: str, seen: Seen) -> None:
         facts = kept(
             name=name_of(product),
             pci_address=pci_address(place[1]) if place else None,
-            pci_id=pci_id(ids[1], ids[2]) if ids else None,
+            pci_id=pci_id(ids[1], ids[2]) if ids else pci_ids.id_in_name(vendor, product),
             driver=bound,
         )
         seen.add(vendor, route, [facts], trust=1)

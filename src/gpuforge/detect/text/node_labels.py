@@ -38,10 +38,13 @@ def read(text: str, route: str, seen: Seen) -> None:
         for uuid, total, name in dict.fromkeys(_HAMI.findall(text))
     ]
     _add_nvidia(words, listed, route, seen)
-    count = whole(words.get("amd.com/gpu"))
+    ident = words.get("amd.com/gpu.device-id", "")
+    count = whole(words.get("amd.com/gpu")) or whole(
+        words.get(f"beta.amd.com/gpu.device-id.{ident}")
+    )
     facts = kept(
         name=name_of(words.get("amd.com/gpu.product-name", "").replace("_", " ")),
-        pci_id=pci_id("1002", words.get("amd.com/gpu.device-id", "")),
+        pci_id=pci_id("1002", ident),
         memory_total_bytes=size(words.get("amd.com/gpu.vram")),
         architecture=gfx(words.get("amd.com/gpu.family", "")),
     )
