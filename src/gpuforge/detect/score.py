@@ -90,6 +90,9 @@ def identify(device: Device) -> Device:
         if shared is None:
             name = known(device.name) or ""
             shared = pci_ids.integrated_by_name(device.vendor, as_makers_write(name), family)
+        if shared is None and device.vendor == "intel":
+            # Intel's datasheets of processors and chipsets place their graphics at device 2.
+            shared = known(device.pci_address) == "0000:00:02.0" or None
         if shared is not None:
             found["integrated"] = shared
     origins = {**device.origins, **dict.fromkeys(found, "table by PCI id or name")}

@@ -96,6 +96,7 @@ def read(text: str, route: str, seen: Seen) -> None:
         if shown and fact == "cores":
             seen.host[fact] = whole(shown)
         elif shown:
+            shown = "x86_64" if shown == "amd64" else shown
             seen.host[fact] = _GLIBC.sub("glibc ", shown) if fact == "libc" else shown
     for label in told:
         for fact, value in _labelled(label).items():

@@ -70,6 +70,10 @@ _HALF = re.compile(
     re.I,
 )
 APART = 6
+# The heading of another part of a computer, below which a driver is that part's.
+_OTHER_PART = re.compile(
+    r"^[\W_]*(?:DisplayLink|EVDI|Audio|Sound|Network|Printer)s?( \w+)?[\W_]*$", re.I
+)
 
 
 # What joins the words of a label that asks for several facts, each of which its value must show.
@@ -138,6 +142,7 @@ def labels_of(text: str) -> tuple[Label, ...]:
 
 def _labels(lines: list[str]) -> Iterator[Label]:
     columns: list[str] = []
+    part = -REACH - 1
     halves: dict[str, tuple[int, int]] = {}
     for number, line in enumerate(lines):
         parted = line.strip().strip("|").split("|") if "|" in line else _BLANKS.split(line.strip())
@@ -171,7 +176,12 @@ def _labels(lines: list[str]) -> Iterator[Label]:
             yield Label(number, frozenset({"display"}), "")
         yield from _ids(number, line)
         yield from _halves(number, line, halves)
-        yield from _pairs(number, line)
+        part = number if _OTHER_PART.match(line[:80]) else part
+        yield from (
+            label
+            for label in _pairs(number, line)
+            if number - part > REACH or "driver" not in label.facts
+        )
         yield from _below(number, lines)
 
 

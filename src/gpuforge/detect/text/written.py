@@ -45,7 +45,9 @@ LINE_LIMIT, DEVICES_AT_MOST = 600, 256
 _GONE = re.compile(r"\W*(?:previous(?:ly)?|old|former(?:ly)?|before)\b", re.I)
 # The driver of two with which there is no fault, and what is no driver's version or name.
 _NO_DRIVER = re.compile(
-    r"\W*(?:works|working|good) ?:|(?!.*(?:\d|nvidia|amdgpu|radeon|nouveau|\bxe\b))", re.I
+    r"\W*(?:works|working|good) ?:|\W*[A-Z]:\\.*\.(?:exe|dll|bat)\b|"
+    r"(?!.*(?:\d|nvidia|amdgpu|radeon|nouveau|\bxe\b))",
+    re.I,
 )
 _LIBRARIES: tuple[tuple[str, Vendor], ...] = (
     (r"\bcuda\b", "nvidia"),
