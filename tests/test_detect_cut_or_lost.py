@@ -1,0 +1,165 @@
+"""What outputs still show that are cut off, picked by grep, or tell of a lost GPU only.
+
+After public reports: xxd3vin/workspace#19, meta-llama/llama-models#200, sgl-project/sglang#965,
+NVIDIA/nvidia-docker#1753, ROCm/legacy-rocm-build#2866 and #804, tensorflow/tensorrt#169,
+ollama/ollama#5124, ggml-org/llama.cpp#15793, microsoft/WSL#6423,
+AdnanHodzic/displaylink-debian#383, ROCm/k8s-device-plugin#112, gpustack/gpustack#4123,
+smxi/inxi#96, pop-os/pop#608.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuforge.detect.text import machine_from_text
+from gpuforge.facts import Device, known
+
+HANDLE = "Unable to determine the device handle for"
+
+
+def driver_of(device: Device) -> str | None:
+    driver = known(device.driver)
+    return known(driver.version) if driver else None
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        (f"$ nvidia-smi\n{HANDLE} GPU 0000:0B:00.0: Unknown Error", ["0000:0b:00.0"]),
+        (f"{HANDLE} GPU0000:65:00.0: Unknown Error", ["0000:65:00.0"]),
+        (
+            f"{HANDLE} GPU0: 0000:C1:00.0: Unknown Error\n"
+            f"{HANDLE} GPU1: 0000:E1:00.0: Unknown Error\nNo devices were found",
+            ["0000:c1:00.0", "0000:e1:00.0"],
+        ),
+    ],
+)
+def test_a_lost_gpu_that_is_all_there_is_has_its_address(text: str, places: list[str]) -> None:
+    machine = machine_from_text(text)
+    assert machine.status == "driver_error"
+    assert [known(one.pci_address) for one in machine.devices] == places
+
+
+def test_a_lost_gpu_is_one_of_those_that_the_text_tells_of() -> None:
+    machine = machine_from_text(f"I use 4 A30. Now {HANDLE} GPU0000:17:00.0: Unknown Error")
+    assert [known(one.name) for one in machine.devices] == ["A30"] * 4
+
+
+def test_a_cut_topology_counts_by_its_heading() -> None:
+    heading = "".join(f"\tGPU{number}" for number in range(8))
+    machine = machine_from_text(f"{heading}\tNIC0\nGPU0\t X \tNV12\tNV12\nGPU1\tNV12\t X \tNV12\n")
+    assert len(machine.devices) == 8
+
+
+def test_a_query_without_its_beginning_has_the_ids() -> None:
+    machine = machine_from_text(
+        "    GPU Part Number                       : 1401-300-A1\n    PCI\n"
+        "        Bus                               : 0x01\n"
+        "        Device Id                         : 0x140110DE\n"
+        "        Bus Id                            : 00000000:01:00.0\n"
+    )
+    [card] = machine.devices
+    assert (known(card.pci_id), known(card.pci_address)) == ("10de:1401", "0000:01:00.0")
+
+
+AGENT = """\
+  Name:                    gfx1100
+  Uuid:                    GPU-0aac02dbebd629ee
+  Marketing Name:          Radeon RX 7900 XTX
+"""
+
+
+def test_an_agent_without_its_number_is_a_gpu() -> None:
+    machine = machine_from_text(
+        f"{AGENT}  Vendor Name:             AMD\n  Device Type:             GPU\n"
+        "  Chip ID:                 29772(0x744c)\n  BDFID:                   8960\n"
+    )
+    [card] = machine.devices
+    assert known(card.pci_address) == "0000:23:00.0"
+    assert (known(card.pci_id), known(card.uuid)) == ("1002:744c", "GPU-0aac02dbebd629ee")
+
+
+def test_lines_picked_from_rocminfo_are_no_error() -> None:
+    machine = machine_from_text(
+        f"{AGENT}      Name:                    amdgcn-amd-amdhsa--gfx1100\n"
+    )
+    assert machine.status == "ok"
+    assert [known(one.architecture) for one in machine.devices] == ["gfx1100"]
+
+
+def test_a_tree_of_the_bus_shows_cards_and_no_hub() -> None:
+    card = "Advanced Micro Devices, Inc. [AMD/ATI] Ellesmere [Radeon Pro WX 7100]"
+    machine = machine_from_text(
+        "-[0000:00]-+-00.0  Intel Corporation 5500 I/O Hub to ESI Port\n"
+        f"             +-01.0-[01-04]----00.0-[02-04]--+-08.0-[03]--+-00.0  {card}\n"
+        f"             |                               \\-10.0-[04]----00.0  {card}\n"
+        "kfd kfd: skipped device 1002:67c4, PCI rejects atomics\n"
+    )
+    assert {one.vendor for one in machine.devices} == {"amd"}
+    assert [known(one.pci_address) for one in machine.devices] == ["0000:03:00.0", "0000:04:00.0"]
+
+
+def test_numbers_of_a_cut_log_count_the_devices() -> None:
+    line = "I xla/service.cc:176]   StreamExecutor device ({}): Tesla T4, Compute Capability 7.5\n"
+    machine = machine_from_text("".join(map(line.format, (3, 4, 5))))
+    assert [known(one.name) for one in machine.devices] == ["Tesla T4"] * 6
+
+
+def test_adapters_without_their_memory_have_amds_ids() -> None:
+    machine = machine_from_text(
+        "Name                    VideoProcessor                         DriverVersion\n"
+        "----                    --------------                         -------------\n"
+        "AMD Radeon(TM) Graphics AMD Radeon Graphics Processor (0x164E) 31.0.24019.1006\n"
+        "AMD Radeon RX 7900 XTX  AMD Radeon Graphics Processor (0x744C) 31.0.24019.1006\n"
+    )
+    assert [known(one.pci_id) for one in machine.devices] == ["1002:164e", "1002:744c"]
+    assert [driver_of(one) for one in machine.devices] == ["31.0.24019.1006"] * 2
+
+
+def test_a_gpu_of_two_lists_of_vulkan_is_one() -> None:
+    name = "NVIDIA GeForce RTX 4060 Laptop GPU"
+    machine = machine_from_text(
+        f"ggml_vulkan: 0 = {name} (NVIDIA) | uma: 0 | fp16: 1\n"
+        f"  Vulkan0: {name} (7957 MiB, 7189 MiB free)\n"
+    )
+    assert [known(one.name) for one in machine.devices] == [name]
+
+
+def test_a_version_of_a_file_or_of_another_part_is_no_driver() -> None:
+    machine = machine_from_text(
+        "Name: NVIDIA GeForce RTX 2060\nDriver: C:\\WINDOWS\\x\\NvContainer.exe, 1.28.2851.9944\n"
+    )
+    assert [driver_of(one) for one in machine.devices] == [None]
+    machine = machine_from_text(
+        "---- DisplayLink info ----\n\nDriver version: 5.2.14\n\n---- Graphics card ----\n\n"
+        "VGA: Intel Corporation 3rd Gen Core processor Graphics Controller (rev 09)\n"
+    )
+    assert [driver_of(one) for one in machine.devices] == [None]
+
+
+def test_a_node_of_amd_counts_its_gpus_by_label() -> None:
+    machine = machine_from_text(
+        "kubernetes.io/arch=amd64\namd.com/gpu.device-id: 74b5\namd.com/gpu.vram: 191G\n"
+        'beta.amd.com/gpu.device-id.74b5: "8"\n'
+    )
+    assert [known(one.pci_id) for one in machine.devices] == ["1002:74b5"] * 8
+    assert known(machine.host.machine) == "x86_64"
+
+
+def test_amds_library_printed_by_python_is_read() -> None:
+    one = (
+        "{{'market_name': 'AMD Instinct MI308X OAM', 'vendor_id': '0x1002', 'device_id': '0x74a2', "
+        "'oam_id': {}, 'num_compute_units': 80, 'target_graphics_version': 'gfx942'}}"
+    )
+    machine = machine_from_text(f"[{one.format(0)}, {one.format(1)}]")
+    assert [known(card.architecture) for card in machine.devices] == ["gfx942"] * 2
+
+
+def test_inxi_shows_the_id_of_a_card_without_a_name() -> None:
+    machine = machine_from_text("Graphics:  Card-1: NVIDIA Device 1b00\n")
+    assert [known(one.pci_id) for one in machine.devices] == ["10de:1b00"]
+
+
+def test_intels_graphics_at_device_2_are_in_the_processor() -> None:
+    machine = machine_from_text("[ 2.4] i915 0000:00:02.0: [drm] *ERROR* GT0: timed out waiting\n")
+    assert [known(one.integrated) for one in machine.devices] == [True]
