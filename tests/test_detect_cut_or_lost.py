@@ -4,7 +4,8 @@ After public reports: xxd3vin/workspace#19, meta-llama/llama-models#200, sgl-pro
 NVIDIA/nvidia-docker#1753, ROCm/legacy-rocm-build#2866 and #804, tensorflow/tensorrt#169,
 ollama/ollama#5124, ggml-org/llama.cpp#15793, microsoft/WSL#6423,
 AdnanHodzic/displaylink-debian#383, ROCm/k8s-device-plugin#112, gpustack/gpustack#4123,
-smxi/inxi#96, pop-os/pop#608.
+smxi/inxi#96, pop-os/pop#608, gnif/vendor-reset#81, rxrbln/t2sde#285,
+isc30/ryzen-gpu-passthrough-proxmox#45, darktable-org/darktable#16984.
 """
 
 from __future__ import annotations
@@ -163,3 +164,40 @@ def test_inxi_shows_the_id_of_a_card_without_a_name() -> None:
 def test_intels_graphics_at_device_2_are_in_the_processor() -> None:
     machine = machine_from_text("[ 2.4] i915 0000:00:02.0: [drm] *ERROR* GT0: timed out waiting\n")
     assert [known(one.integrated) for one in machine.devices] == [True]
+
+
+def test_a_card_given_to_a_virtual_machine_has_its_place() -> None:
+    machine = machine_from_text(
+        "Vega 56 (eGPU)\n\nJun 15 11:58:44 kernel: vfio-pci 0000:0b:00.0: AMD_VEGA10: version 1.0\n"
+        "Jun 15 11:58:45 kernel: vfio-pci 0000:0b:00.0: AMD_VEGA10: entering BACO\n"
+    )
+    [card] = machine.devices
+    driver = known(card.driver)
+    assert (card.vendor, known(card.pci_address)) == ("amd", "0000:0b:00.0")
+    assert driver is not None and driver.name == "vfio-pci"
+
+
+def test_the_chips_that_a_driver_serves_are_not_in_the_machine() -> None:
+    machine = machine_from_text(
+        "# startx returns no screen found on nvidia gtx 1650\n\n"
+        "(II) NOUVEAU driver for NVIDIA chipset families :\n"
+        "   GeForce 256         (NV10)\n   GeForce 4MX         (NV17, NV18)\n"
+    )
+    assert len(machine.devices) == 1
+
+
+def test_a_small_computers_model_is_no_chip_of_apple() -> None:
+    machine = machine_from_text(
+        "Hardware: GMKTEC M5 PRO\nCPU: AMD Ryzen 7 5700U\nGPU: Radeon Graphics\nMachine: q35\n"
+    )
+    assert {one.vendor for one in machine.devices} == {"amd"}
+
+
+def test_a_device_known_by_its_target_has_its_memory() -> None:
+    machine = machine_from_text(
+        "   DEVICE:                   0: 'gfx1102'\n   DEVICE_TYPE:              GPU\n"
+        "   GLOBAL MEM SIZE:          8176 MB\n"
+    )
+    [card] = machine.devices
+    assert known(card.architecture) == "gfx1102"
+    assert known(card.memory_total_bytes) == 8176 << 20

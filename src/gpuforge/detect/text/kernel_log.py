@@ -15,7 +15,7 @@ _STAMP = re.compile(r"^.{0,80}?\bkernel: (?:\[[\s\d.]+\] )?|^\s*(?:<\d+>)?\[[\s\
 _KERNEL = re.compile(
     r"\[drm|amdgpu[ :]|radeon[ :]|NVRM(?::| version: )|nouveau |nvidia |i915 |\bxe 0|drmn\d+: |"
     r"nvidia-modeset: |kfd kfd: |asahi [0-9a-f]+\.gpu: |"
-    r"\[[0-9a-f]{4}:[0-9a-f]{4}\] type|GPU HANG: ecode|^PCI ID: 0x"
+    r"vfio-pci |\[[0-9a-f]{4}:[0-9a-f]{4}\] type|GPU HANG: ecode|^PCI ID: 0x"
 )
 _ADDRESS = r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _OF_DRIVER = re.compile(
@@ -41,6 +41,8 @@ _MODULE = re.compile(r"(?:loading |NVRM version: )NVIDIA UNIX .*?\s(\d{3}\.\d+(?
 _NVIDIA = re.compile(
     r"NVRM: .*?\b(?:GPU|PCI)[ :]+(?:at )?(?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(\.\d)?"
 )
+# What vendor-reset says of a card that a virtual machine has.
+_GIVEN = re.compile(rf"vfio-pci {_ADDRESS}: AMD_[A-Z]")
 # What the driver of compute says of a card, and what NVIDIA's says of one without its place.
 _COMPUTES = re.compile(r"kfd kfd: (?:amdgpu: )?(?:add|skipp)ed device (1002):([0-9a-f]{4})")
 _MODESET = re.compile(r"nvidia-modeset: \w+: GPU:\d|NVRM: RmInitAdapter failed")
@@ -112,6 +114,8 @@ class _Log:
             if pci_ids.vendor_of(bus[2]) and not pci_ids.not_computing(bus[2], None):
                 card = self._at(bus[1])
                 card.update(maker=bus[2], pci_id=f"{bus[2]}:{bus[3]}")
+        elif given := _GIVEN.search(line):
+            self._at(given[1]).update(maker="1002", driver=Driver("vfio-pci"))
         elif added := _COMPUTES.search(line):
             self._added.append(f"{added[1]}:{added[2]}")
         elif module := _MODULE.search(line + " "):

@@ -63,11 +63,13 @@ _NUMBERED = re.compile(r"(?:^|[<\[#\s(])(\d{1,2})[:\]>)]\s*$")
 # What a driver, a path or a version has in it, and no product's name.
 _NO_NAME = re.compile(r"[\\/]|\bdrivers?\b|\bversion\b|\d{3}\.\d|\)\)|\binstalled\b", re.I)
 _TARGET = re.compile(r"(?<![a-z])gfx(?!000)\d{3,4}(?!\w)", re.I)
+_TARGET_ALONE = re.compile(r"(?:\d{1,2}: )?\W?gfx(?!000)[0-9a-f]{3,4}\W?$", re.I)
 # A GPU that is part of a processor or a board, right before its target.
 _SHARES = re.compile(
     r"\b(?:igpu|apu|integrated|on-?board|built-?in)(?: gpu| graphics)?\W{1,3}$", re.I
 )
 _BY_PATH = re.compile(r"(?:/by-path/pci-|\bvfio-pci )([0-9a-f:.]{12})(?:-(?:card|render)|: )")
+_ELSEWHERE = re.compile(r"^\W*(?:CPU|Processor)\b.{0,40}\b(?:AMD|Intel|Ryzen)\b", re.I | re.M)
 _MEMORY = re.compile(r"\b(?:\d{1,3} ?G(?:i?B|o)?|\d{3,6} ?Mi?B)\b", re.I)
 
 
@@ -87,6 +89,8 @@ def read(text: str, route: str, seen: Seen) -> None:
     for device in found.devices:
         if device.vendor in versions and device.vendor != "nvidia":
             device.said.setdefault("driver", versions[device.vendor])
+    if _ELSEWHERE.search(text) and not re.search(r"\b(?:apple|i?mac(?:book| ?os)?)\b", text, re.I):
+        found.devices = [one for one in found.devices if one.vendor != "apple"]  # a PC's model
     add_processor_gpu(found.devices, text, str(seen.host.get("cpu_model", "")))
     makers = {one.vendor for one in found.devices}
     for maker in paired_makers(text):
@@ -334,7 +338,8 @@ class _Devices:
         last = self._current[-1] if self._current else None
         unnamed = last is not None and "name" not in last.facts
         products = products_in(value, asked=asked or (unnamed and last is self._block))
-        if not products and (asked or (unnamed and gfx(value))) and (other := _loosely(value)):
+        only = asked or bool(_TARGET_ALONE.match(value)) or (unnamed and gfx(value))
+        if not products and only and (other := _loosely(value)):
             products = [other] if other.name or not self._has(other.vendor) else []
         if form("clauses", "one_card").search(value):
             products = products[:1]
@@ -414,7 +419,7 @@ def _same(device: ToldDevice, product: Product) -> bool:
 
 def _loosely(value: str) -> Product | None:
     """Return what an answer names outside the grammar: a maker, a library, a gfx target."""
-    if gfx(value.split(":")[0]):
+    if gfx(value.split(":")[0]) or _TARGET_ALONE.match(value):
         return Product("amd", "", 0, 0)
     if form("clauses", "processor").search(value) and not re.search("graphics|gpu", value, re.I):
         return None
