@@ -201,3 +201,23 @@ def test_a_device_known_by_its_target_has_its_memory() -> None:
     [card] = machine.devices
     assert known(card.architecture) == "gfx1102"
     assert known(card.memory_total_bytes) == 8176 << 20
+
+
+def test_one_name_is_that_of_all_cards_with_one_id() -> None:
+    card = "{}:00.0 Display controller: Advanced Micro Devices, Inc. [AMD/ATI] Device 74b5\n"
+    machine = machine_from_text("GPU: AMD MI300X\n\n" + card.format("0e") + card.format("11"))
+    assert [known(one.name) for one in machine.devices] == ["AMD MI300X"] * 2
+
+
+def test_nvidia_smi_that_a_sentence_quotes_has_failed() -> None:
+    machine = machine_from_text("# `nvidia-smi` fails with `No devices were found` on RTX 5090")
+    assert machine.status == "driver_error"
+    assert [known(one.name) for one in machine.devices] == ["RTX 5090"]
+
+
+def test_a_laptop_with_two_gpus_has_the_one_that_no_tool_shows() -> None:
+    machine = machine_from_text(
+        "I have a laptop with both an NVIDIA RTX 4060 and Intel Arc Integrated GPU.\n\n```\n"
+        "ggml_vulkan: 0 = NVIDIA GeForce RTX 4060 Laptop GPU (NVIDIA) | uma: 0 | fp16: 1\n```\n"
+    )
+    assert [one.vendor for one in machine.devices] == ["nvidia", "intel"]

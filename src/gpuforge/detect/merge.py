@@ -139,6 +139,9 @@ def _add_hearsay(heard: list[Sighting], groups: list[Group]) -> None:
             said = [one for one in said if not (placed and one.route == RENDERER)]
             groups += [Group(vendor, [sighting]) for sighting in said]
         elif len(said) == len(own) > 1 or not any(group.values("name") for group in own):
+            ids = [group.values("pci_id") for group in own]
+            if len(said) < len(own) and ids[0] and all(ident == ids[0] for ident in ids):
+                said = [max(said, key=lambda one: len(str(one.facts.get("name", ""))))] * len(own)
             for sighting, group in zip(said, own, strict=False):
                 group.sightings += [] if _contradicts(sighting, group) else [sighting]
         else:
