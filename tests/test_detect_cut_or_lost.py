@@ -5,7 +5,8 @@ NVIDIA/nvidia-docker#1753, ROCm/legacy-rocm-build#2866 and #804, tensorflow/tens
 ollama/ollama#5124, ggml-org/llama.cpp#15793, microsoft/WSL#6423,
 AdnanHodzic/displaylink-debian#383, ROCm/k8s-device-plugin#112, gpustack/gpustack#4123,
 smxi/inxi#96, pop-os/pop#608, gnif/vendor-reset#81, rxrbln/t2sde#285,
-isc30/ryzen-gpu-passthrough-proxmox#45, darktable-org/darktable#16984.
+isc30/ryzen-gpu-passthrough-proxmox#45, darktable-org/darktable#16984,
+ROCm/rocm-install-on-linux#656, NVIDIA/nvidia-docker#895, pop-os/pop#3968.
 """
 
 from __future__ import annotations
@@ -221,3 +222,35 @@ def test_a_laptop_with_two_gpus_has_the_one_that_no_tool_shows() -> None:
         "ggml_vulkan: 0 = NVIDIA GeForce RTX 4060 Laptop GPU (NVIDIA) | uma: 0 | fp16: 1\n```\n"
     )
     assert [one.vendor for one in machine.devices] == ["nvidia", "intel"]
+
+
+def test_the_table_of_amd_smi_is_known_by_the_heading_of_its_columns() -> None:
+    machine = machine_from_text(
+        "+ | BDF                        GPU-Name | Mem-Uti   Temp   UEC       Power-Usage |\n"
+        "+ |=====================================+========================================|\n"
+        "+ | 0000:09:00.0    AMD Instinct MI325X | 0 %      49 °C   0          144/1000 W |\n"
+        "+ |   0       0       3        SPX/NPS1 | 0 %        N/A           283/262128 MB |\n"
+    )
+    [card] = machine.devices
+    assert known(card.memory_total_bytes) == 262128 << 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Device 0: "NVIDIA Tegra X1"\n  CUDA Driver Version / Runtime Version  10.2 / 10.0\n',
+        "NVRM version:   384.130\nCUDA version:   10.2\n\nModel:          GeForce 920M\n",
+    ],
+)
+def test_the_cuda_of_the_driver_is_the_runtime(text: str) -> None:
+    [card] = machine_from_text(text).devices
+    assert [known(one.version) for one in card.runtimes] == ["10.2"]
+
+
+def test_a_code_name_before_a_product_is_no_name() -> None:
+    machine = machine_from_text("- **CPU/iGPU:** AMD Ryzen 7 8840U (Phoenix, Radeon 780M)\n")
+    assert [known(one.name) for one in machine.devices] == ["Radeon 780M"]
+
+
+def test_vega64_needs_no_blank() -> None:
+    assert [known(one.name) for one in machine_from_text("ROCm 1.7, Vega64:").devices] == ["Vega64"]
