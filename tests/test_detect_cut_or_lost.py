@@ -14,6 +14,7 @@ from __future__ import annotations
 import pytest
 
 from gpuforge.detect.text import machine_from_text
+from gpuforge.detect.text.sections import outputs_in
 from gpuforge.facts import Device, known
 
 HANDLE = "Unable to determine the device handle for"
@@ -254,3 +255,11 @@ def test_a_code_name_before_a_product_is_no_name() -> None:
 
 def test_vega64_needs_no_blank() -> None:
     assert [known(one.name) for one in machine_from_text("ROCm 1.7, Vega64:").devices] == ["Vega64"]
+
+
+def test_few_of_many_lines_without_a_word_are_read() -> None:
+    rule = "-" * 900 + "\n"
+    [(_, whole), _] = outputs_in(f"GPU: RTX 3060\n{rule * 4000}\n\nDriver: 535.54.03\n")
+    assert len(whole.stdout) < 10_000
+    [card] = machine_from_text(whole.stdout).devices
+    assert driver_of(card) == "535.54.03"

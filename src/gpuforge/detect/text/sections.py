@@ -14,6 +14,8 @@ from gpuforge.probe import Output
 # Only the two ends of a long text are read: machines are described there, not inside a log.
 FIRST_LINES, LAST_LINES, LINE_LIMIT, MARGIN_LIMIT = 20_000, 2_000, 4000, 120
 LINES, PROSE = "lines", "prose"
+# Of lines without a letter or digit, the first in a row: patterns take long to pass over many.
+WORDLESS_LINES, _WORDS = 6, re.compile(r"\w")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]{0,200}\x07")
 _QUOTE = re.compile(r"^(?:> ?)+|^[+](?=\s+\S)")
 _FENCE = re.compile(r"^\s*(```+|~~~+|</?(?:details|summary|pre|code)\b[^>]*>)\w*\s*")
@@ -115,7 +117,11 @@ def outputs_in(text: str, source: str = "") -> list[tuple[str, Output]]:
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield numbered lines, without what terminals and Markdown add."""
     numbered = list(enumerate(text.splitlines(), 1))
+    wordless = 0
     for number, raw in numbered[:FIRST_LINES] + numbered[FIRST_LINES:][-LAST_LINES:]:
+        wordless = 0 if _WORDS.search(raw[:LINE_LIMIT]) else wordless + 1
+        if wordless > WORDLESS_LINES:
+            continue
         line = _ESCAPE.sub("", raw[:LINE_LIMIT]) if "\x1b" in raw else raw[:LINE_LIMIT]
         for part in plain(line):
             yield number, _unlogged(part)
