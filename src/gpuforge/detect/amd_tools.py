@@ -36,6 +36,7 @@ from gpuforge.detect.report import Report
 from gpuforge.facts import Toolkit
 
 T = TypeVar("T")
+AGENTS_AT_MOST = 512
 
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([-+.]\w+)*")
 
@@ -189,16 +190,13 @@ def parse_rocminfo(text: str) -> Report:
     head = r"^Agent \d+[ \t]*$"
     if not re.search(head, text, re.M):  # picked lines, or cut off at the beginning
         head = r"^(?=[ \t]*Name:[ \t]+gfx)"
-    for agent in re.split(head, text, flags=re.M):
+    for agent in re.split(head, text, maxsplit=AGENTS_AT_MOST, flags=re.M):
         fields = flat(fields_of(agent))
-        if fields.get("device type") == "CPU":
-            shared = max(_pools(agent), default=0)
         # A truncated listing may end before the type.
-        elif fields.get("device type", fields.get("vendor name", fields.get("name", "")[:3])) in (
-            "GPU",
-            "AMD",
-            "gfx",
-        ):
+        kind = fields.get("device type", fields.get("vendor name", fields.get("name", "")[:3]))
+        if kind == "CPU":
+            shared = max(_pools(agent), default=0)
+        elif kind in ("GPU", "AMD", "gfx"):
             report.devices.append(_agent(agent, fields, shared))
     return report
 

@@ -140,8 +140,7 @@ _BLOCKS = re.compile(r"^(?=GPU (?:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:|\d+\s*$))",
 def parse_query(text: str) -> Report:
     """Parse ``nvidia-smi -q``: keys under headings, which have no value."""
     head, *blocks = _BLOCKS.split(text)
-    if not blocks and "Bus Id " in head:
-        blocks = [head]  # cut at the beginning
+    blocks = blocks or [head] * ("Bus Id " in head)  # cut at the beginning
     report = Report([], *_versions(head))
     for block in blocks[:GPUS_AT_MOST]:
         # Whatever is indented below a "MIG Device" heading belongs to the instance.

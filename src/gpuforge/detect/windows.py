@@ -76,9 +76,8 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
         virtual = not maker or pci_ids.not_computing(maker, None) == "virtual"
         seen.pass_over("virtual" if virtual else "other vendor", name)
         return
-    found = pci_id(ids[1], ids[2]) if ids else None
-    if vendor == "amd" and chip and not found:
-        found = pci_id("1002", chip[1])
+    amd = pci_id("1002", chip[1]) if chip and vendor == "amd" else None
+    found = pci_id(ids[1], ids[2]) if ids else amd
     shared = pci_ids.integrated(found)
     facts = kept(name=name, pci_id=found, integrated=shared, driver=_driver(entry, vendor, name))
     memory = _memory(entry, vendor, shared)

@@ -177,11 +177,9 @@ def _labels(lines: list[str]) -> Iterator[Label]:
         yield from _ids(number, line)
         yield from _halves(number, line, halves)
         part = number if _OTHER_PART.match(line[:80]) else part
-        yield from (
-            label
-            for label in _pairs(number, line)
-            if number - part > REACH or "driver" not in label.facts
-        )
+        pairs = _pairs(number, line)
+        near = number - part <= REACH
+        yield from (one for one in pairs if not (near and "driver" in one.facts))
         yield from _below(number, lines)
 
 

@@ -69,7 +69,9 @@ _SHARES = re.compile(
     r"\b(?:igpu|apu|integrated|on-?board|built-?in)(?: gpu| graphics)?\W{1,3}$", re.I
 )
 _BY_PATH = re.compile(r"(?:/by-path/pci-|\bvfio-pci )([0-9a-f:.]{12})(?:-(?:card|render)|: )")
-_ELSEWHERE = re.compile(r"^\W*(?:CPU|Processor)\b.{0,40}\b(?:AMD|Intel|Ryzen)\b", re.I | re.M)
+_ELSEWHERE = re.compile(
+    r"^[^\w\n]{0,12}(?:CPU|Processor)\b.{0,40}\b(?:AMD|Intel|Ryzen)\b", re.I | re.M
+)
 _MEMORY = re.compile(r"\b(?:\d{1,3} ?G(?:i?B|o)?|\d{3,6} ?Mi?B)\b", re.I)
 
 
