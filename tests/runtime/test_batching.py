@@ -16,7 +16,7 @@ from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
 from gpuforge.runtime.evaluation.opening import open_library
 from gpuforge.runtime.evaluation.program import Program, shared_outputs
-from gpuforge.runtime.executor.batch import Batch, host_lowering
+from gpuforge.runtime.executor.batch import Batch
 from gpuforge.runtime.executor.item import Item, record_item
 from tests.runtime.conftest import same
 
@@ -120,7 +120,7 @@ def many(item: Item, columns: list[Any], run: Callable[[Any, list[Any]], list[An
 
 
 def on_numpy(graph: Any, given: list[Any]) -> list[Any]:
-    lowering = host_lowering(NumpyBackend().lowering)
+    lowering = NumpyBackend().lowering
     program = Program(graph, lowering)
     values, _, _ = program(*given)
     shared = shared_outputs(graph, lowering)

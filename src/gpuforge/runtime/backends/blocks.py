@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gpuforge.runtime.lowering.contract import Lowered, Lowering
 
 LIBRARY = "numpy"
-VIEWS = frozenset("getitem transpose reshape broadcast_to real imag diagonal einsum".split())
 VARIABLE = "OMP_NUM_THREADS"
 """Limits the threads, as it does those of other libraries: programs that run one process per core
 set it to 1.
@@ -59,7 +58,7 @@ class BlocksBackend(Backend):
         }  # fmt: skip
         return replace(
             usual, library="NumPy in blocks", functions={**usual.functions, **faster},
-            views=VIEWS, reusing={"setitem": write},
+            reusing={"setitem": write},
         )  # fmt: skip
 
     def put(self, array: Array) -> Array:

@@ -28,9 +28,11 @@ class NumpyBackend(Backend):
         import gpuforge.runtime.array.operations  # noqa: F401 - fills the table
         from gpuforge.runtime.array.table import OPERATIONS
         from gpuforge.runtime.lowering.contract import Lowering
+        from gpuforge.runtime.lowering.reusing import VIEWS, reusing
 
         functions = {name: operation.compute for name, operation in OPERATIONS.items()}
-        return Lowering("NumPy", functions, frozenset("?bBhHiIlLqQefdgFDG"))
+        dtypes = frozenset("?bBhHiIlLqQefdgFDG")
+        return Lowering("NumPy", functions, dtypes, reusing=reusing(functions), views=VIEWS)
 
     def put(self, array: Array) -> Array:
         return array

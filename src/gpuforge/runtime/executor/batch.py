@@ -7,8 +7,8 @@ raises, and the items are called one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -25,7 +25,6 @@ from gpuforge.runtime.execution.decision import decide
 from gpuforge.runtime.executor.chunk import Column
 from gpuforge.runtime.executor.item import Item
 from gpuforge.runtime.function.signature import Signature
-from gpuforge.runtime.lowering.contract import Lowering
 from gpuforge.runtime.placement.policy import NUMPY
 from gpuforge.runtime.record import FunctionRecord
 from gpuforge.runtime.session import Session
@@ -37,39 +36,6 @@ KEPT_SIZES = 64
 SCRATCH_BYTES = 1 << 22
 """Scratch memory kept for the next batch: page faults in fresh memory cost more than filling it."""
 Host = np.ndarray[Any, Any]
-_VIEWS = frozenset("getitem transpose reshape broadcast_to real imag pick".split())
-_REUSING = (
-    "add subtract multiply true_divide maximum minimum fmax fmin power fixed_power negative"
-    " absolute fabs sqrt square reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin"
-    " arccos arctan sinh cosh tanh rint floor ceil trunc floor_divide remainder fmod hypot cbrt"
-).split()
-
-
-def host_lowering(reference: Lowering) -> Lowering:
-    """Return NumPy's lowering with operations on real numbers that reuse memory no longer needed.
-
-    New memory for each step of a batch costs more than the step.
-    """
-    reusing = {name: _into(reference.functions[name]) for name in _REUSING}
-    return replace(reference, reusing=reusing, views=_VIEWS)
-
-
-def _into(function: Any) -> Callable[..., Any]:
-    def compute(first: Any, *others: Any) -> Any:
-        if type(first) is np.ndarray and first.dtype.kind == "f":
-            shape = first.shape
-            if all(type(one) is not np.ndarray or _fits(one.shape, shape) for one in others):
-                return function(first, *others, out=first)
-        return function(first, *others)
-
-    return compute
-
-
-def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    return shape == wanted or (
-        len(shape) <= len(wanted)
-        and all(a in (1, b) for a, b in zip(shape[::-1], wanted[::-1], strict=False))
-    )
 
 
 @dataclass
@@ -124,7 +90,7 @@ class Batch:
     def __init__(self, session: Session, runs: FunctionRecord, item: Item, key: Any) -> None:
         self.session, self.runs, self.item, self._key = session, runs, item, key
         self._sizes: dict[Any, Size] = {}
-        self._lowering = host_lowering(session.reference.lowering)
+        self._lowering = session.reference.lowering
         entries = bytes_of(item.shapes, item.dtypes)
         self.bytes_each = max(1, sum(entries))
         ends = [entries[place] for place in (*item.sources, *item.graph.outputs)]
