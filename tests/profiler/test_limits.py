@@ -195,3 +195,16 @@ def test_ipython_loads_the_magic(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "kept 42" in done.stdout, done.stderr
     assert "ZeroDivisionError" in done.stdout
+
+
+def test_gpuforge_is_not_rewritten_by_pytest(tmp_path: Path) -> None:
+    """As every package with a plugin would be, which takes longer than to import it."""
+    (tmp_path / "test_it.py").write_text(
+        "def test_it():\n"
+        "    import gpuforge.runtime.execution.pipeline as pipeline\n"
+        "    assert type(pipeline.__loader__).__name__ == 'SourceFileLoader'\n"
+    )
+    done = subprocess.run(
+        [*PYTEST, *PLUGIN], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout
