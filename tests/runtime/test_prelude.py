@@ -55,6 +55,28 @@ print(double.stats().counts["numpy"].calls)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="settings are looked for at once elsewhere")
+def test_a_program_of_short_calls_is_seen_after_a_while(tmp_path: Path) -> None:
+    code = """
+from gpuforge.runtime import prelude
+prelude.SEEN_SECONDS = prelude.SEEN_EVERY_SECONDS = 0.0
+
+def seen():
+    from gpuforge.published import read_all
+    [one] = read_all()
+    return [(row.name, row.calls) for row in one.backends]
+
+for _ in range(999):
+    double(x)
+[(name, calls)] = seen()
+print(name, 900 < calls <= 999, loaded(), double.stats().counts["numpy"].calls, *seen()[0])
+"""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    told = run(tmp_path, code, XDG_RUNTIME_DIR=str(runtime))
+    assert told == ["numpy", "True", "False", "999", "numpy", "999"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="settings are looked for at once elsewhere")
 def test_of_many_short_calls_in_a_profile_most_are_counted(tmp_path: Path) -> None:
     code = """
 from gpuforge import trace

@@ -25,6 +25,9 @@ from gpuforge.runtime.short import ShortCalls
 SECONDS, LONG_SECONDS = 0.3, 30e-6
 """The prelude ends when calls longer than the second have taken the first in all. After a shorter
 call, most calls of the function skip inspection: see `ShortCalls`."""
+SEEN_SECONDS, SEEN_EVERY_SECONDS = 5.0, 1.0
+"""A prelude of short calls that lasts as long as the first is published, and again at the second:
+it may last as long as the program, which other processes shall see. The import takes 5 ms."""
 _INERT = ("GPUFORGE_CACHE_FOLDER", "GPUFORGE_CORPUS")
 _PROJECT_FILE = "gpuforge.toml"
 
@@ -34,21 +37,29 @@ class Early:
 
     Attributes
     ----------
-    calls, seconds : the timed calls
-    short : the untimed calls
+    calls, seconds : the timed calls, and those added to them
+    short : the untimed calls since
+    published : how many of `calls` other processes can see
     repeating : what counts the calls while tracing is on
     said : the attributes of their spans
     """
 
-    __slots__ = ("calls", "owner", "repeating", "said", "seconds", "short")
+    __slots__ = ("calls", "owner", "published", "repeating", "said", "seconds", "short")
 
     def __init__(self, owner: Any) -> None:
         self.owner = ref(owner)
-        self.calls = 0
+        self.calls = self.published = 0
         self.seconds = 0.0
         self.short = ShortCalls()
         self.repeating: trace.Repeating | None = None
         self.said: dict[str, Any] = {}
+
+    def add_untimed(self) -> None:
+        """Add the untimed calls, which take as long as the timed ones, to these."""
+        if self.calls:
+            untimed = self.short.take_skipped()
+            self.seconds *= 1 + untimed / self.calls
+            self.calls += untimed
 
     def call_traced(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function in a span; of many short calls, most are only counted."""
@@ -88,7 +99,7 @@ class Prelude:
         self.over = False
         self.forked = False
         self._left = SECONDS
-        self._began = math.inf
+        self._began = self._seen_at = math.inf
         self._checked = False
         self._lock = Lock()
         self._early: dict[int, Early] = {}
@@ -122,6 +133,7 @@ class Prelude:
             if found is None or found.owner() is not owner:
                 found = self._early[id(owner)] = Early(owner)
             owner._early = found
+            self._seen_at = min(self._seen_at, perf_counter() + SEEN_SECONDS)
         return found
 
     def call(self, owner: Any, early: Early, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -141,6 +153,20 @@ class Prelude:
             owner._short = early.short if short else None
             if seconds > LONG_SECONDS:
                 self.spend(seconds)
+            if start > self._seen_at:
+                self._publish(start)
+
+    def _publish(self, now: float) -> None:
+        """Let other processes see the calls so far."""
+        from gpuforge import published
+
+        with self._lock:
+            self._seen_at = now + SEEN_EVERY_SECONDS
+            for early in self._early.values():
+                early.add_untimed()
+                if new := early.calls - early.published:
+                    published.count("numpy", new, early.seconds / early.calls)
+                    early.published += new
 
     def spend(self, seconds: float) -> None:
         """Add the time of calls; a map adds calls that are short one by one but long together."""
@@ -182,8 +208,12 @@ class Prelude:
             owner._early = owner._short = None
         if found is None or found.owner() is not owner or not found.calls:
             return 0, 0.0
-        untimed = found.short.take_skipped()
-        return found.calls + untimed, found.seconds * (1 + untimed / found.calls)
+        found.add_untimed()
+        if found.published:  # whoever counts them from now on publishes them again
+            from gpuforge import published
+
+            published.count("numpy", -found.published, found.seconds / found.calls)
+        return found.calls, found.seconds
 
     def owners(self) -> list[Any]:
         """Return the functions that were called and still exist."""
@@ -194,6 +224,9 @@ class Prelude:
     def fork(self) -> None:
         """Continue in a forked child with a fresh lock."""
         self._lock, self._loading = Lock(), None
+        for early in self._early.values():  # the parent's calls are not published by the child
+            early.add_untimed()
+            early.published = early.calls
         self.forked = self.forked or bool(self._early)
 
 
