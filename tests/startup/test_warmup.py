@@ -59,6 +59,7 @@ def test_the_order_learned_in_one_run_is_used_in_the_next(tmp_path: Path) -> Non
     pytest.importorskip("jax")
     source = """
 import numpy as np, gpuforge as gf, os, sys, json
+from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.session import current_session
 @gf.offload
 def double(x):
@@ -69,6 +70,7 @@ def triple(x):
 x = np.ones(4)
 assert "jax" not in sys.modules
 double(x)
+prelude.wait()
 begun = [(one.library.name, one.by) for one in current_session().openings.all]
 if not os.environ.get("GPUFORGE_WARMUP"):
     triple(x); triple(x)
@@ -85,6 +87,25 @@ print(json.dumps(begun), [b.name for b in current_session().backends()])
     third = json.loads(json.dumps(record.of_program(str(tmp_path / "program.py"))["libraries"]))
     assert third["jax"]["uses"] == 0  # loaded in vain: not warmed up again
     assert run(source, tmp_path, variables={"GPUFORGE_WARMUP": "1"}).stdout == "[] []\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="settings are looked for at once elsewhere")
+def test_the_first_call_does_not_wait_for_gpuforges_own_modules(tmp_path: Path) -> None:
+    source = """
+import sys
+import numpy as np, gpuforge as gf
+from gpuforge.runtime.prelude import prelude
+@gf.offload
+def double(x):
+    assert "gpuforge.runtime.session" not in sys.modules
+    return 2 * x
+double(np.ones(4))
+prelude.wait()
+from gpuforge.runtime.session import current_session
+print(prelude.over, current_session().warms)
+"""
+    done = run(source, tmp_path, variables={"GPUFORGE_WARMUP": "1"})
+    assert done.stdout == "True False\n", done.stderr
 
 
 def test_a_warm_library_is_ready_when_it_is_named() -> None:

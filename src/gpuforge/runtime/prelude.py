@@ -4,7 +4,7 @@ Reading settings, opening the history and importing those modules takes some 50 
 program never regains. So calls run as written, and are counted, until those that are long enough to
 be placed have taken `SECONDS` in all; and from then on until a separate thread has imported those
 modules, which goes on while NumPy computes. A pinned function, a setting or a session ends the
-prelude at once.
+prelude at once; with ``GPUFORGE_WARMUP`` alone, the import begins after the first call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ call, most calls of the function skip inspection: see `ShortCalls`."""
 SEEN_SECONDS, SEEN_EVERY_SECONDS = 5.0, 1.0
 """A prelude of short calls that lasts as long as the first is published, and again at the second:
 it may last as long as the program, which other processes shall see. The import takes 5 ms."""
-_INERT = ("GPUFORGE_CACHE_FOLDER", "GPUFORGE_CORPUS")
+_WARMUP = "GPUFORGE_WARMUP"
+_INERT = ("GPUFORGE_CACHE_FOLDER", "GPUFORGE_CORPUS", _WARMUP)
 _PROJECT_FILE = "gpuforge.toml"
 
 
@@ -100,7 +101,7 @@ class Prelude:
         self.forked = False
         self._left = SECONDS
         self._began = self._seen_at = math.inf
-        self._checked = False
+        self._checked = self._warms = False
         self._lock = Lock()
         self._early: dict[int, Early] = {}
 
@@ -109,6 +110,8 @@ class Prelude:
         if self.over:
             return False
         configured = not self._checked and _is_configured()
+        if not self._checked and os.environ.get(_WARMUP):
+            self._warms = True
         self._checked = True
         if configured or pinned:
             self.end()
@@ -155,6 +158,9 @@ class Prelude:
                 self.spend(seconds)
             if start > self._seen_at:
                 self._publish(start)
+            if self._warms and not self._begun:
+                self._begun = True
+                self._begin_to_load()
 
     def _publish(self, now: float) -> None:
         """Let other processes see the calls so far."""
@@ -193,6 +199,10 @@ class Prelude:
     def _load(self) -> None:
         try:
             self.load()
+            if self._warms:
+                from gpuforge.runtime import warmup
+
+                warmup.warm_as_set()
         except Exception:  # noqa: BLE001 - the next call imports them again, and raises
             self.end()
 

@@ -49,8 +49,9 @@ def warmup(names: Iterable[str] | Mapping[str, float] = (), *, wait: bool = Fals
     return begun
 
 
-def warm_after_first_call() -> None:
+def warm_as_set() -> None:
     """Start the warm-up that the setting ``warmup`` requests, after a session's first call."""
     session = current_session()
-    session.warms = False
-    warming.begin(session, (), "the setting warmup")
+    if session.warms:
+        session.warms = False
+        warming.begin(session, (), "the setting warmup")

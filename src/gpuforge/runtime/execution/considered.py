@@ -50,9 +50,9 @@ def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
     try:
         return _consider(session, offloaded, args, kwargs, began)
     finally:
-        from gpuforge.runtime.warmup import warm_after_first_call
+        from gpuforge.runtime.warmup import warm_as_set
 
-        warm_after_first_call()
+        warm_as_set()
 
 
 def _consider(
