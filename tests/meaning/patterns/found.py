@@ -242,3 +242,9 @@ def a_product_written_where_numpy_refuses_to(x, turned, single):
 def a_product_of_several_written_into_out(x, made):
     np.linalg.multi_dot([x, x, x], out=made)
     return made * 2
+
+
+@pattern(lambda: (np.array([2, 5, 32767, 2], np.int16), vec(4)))
+def angles_of_zeros_that_a_compiler_can_compute(n, x):
+    zero = n - n
+    return np.arctan2(zero, zero), np.arctan2(x * 0, zero), np.arctan2(zero, -(x * 0))

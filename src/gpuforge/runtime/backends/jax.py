@@ -326,6 +326,11 @@ def _not_finite(result: Any) -> Any:
     return _NotFinite(result)
 
 
+def _arctan2(xp: Any, y: Any, x: Any) -> Any:
+    """Return ``arctan2(y, x)``, which is NaN on a CPU where XLA knows that both are 0."""
+    return xp.arctan2(y, xp.where((y == 0) & (x == 0), xp.copysign(1, x), x))
+
+
 def lowering(jax: Any, *, on_host: bool = True) -> Lowering:
     """Return the lowering to JAX."""
     xp = jax.numpy
@@ -334,7 +339,7 @@ def lowering(jax: Any, *, on_host: bool = True) -> Lowering:
         " tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh deg2rad rad2deg radians"
         " degrees rint floor ceil trunc isfinite isinf isnan signbit logical_not invert positive"
         " add subtract multiply true_divide maximum minimum fmax fmin"
-        " arctan2 hypot logical_and logical_or logical_xor logaddexp copysign fmod power"
+        " hypot logical_and logical_or logical_xor logaddexp copysign fmod power"
         " float_power greater greater_equal less less_equal equal not_equal bitwise_and bitwise_or"
         " bitwise_xor left_shift right_shift where matmul concatenate conjugate sign cbrt"
         " heaviside transpose reshape broadcast_to real imag"
@@ -350,6 +355,7 @@ def lowering(jax: Any, *, on_host: bool = True) -> Lowering:
         "max": _extreme(jax, xp.max), "min": _extreme(jax, xp.min),
         "argmax": place_of_extreme(xp, "argmax", on_host),
         "argmin": place_of_extreme(xp, "argmin", on_host),
+        "arctan2": partial(_arctan2, xp),
         "integer_power": xp.power, "fixed_power": partial(_fixed_power, xp),
         "full": xp.full, "eye": lambda n, m, k, dtype: xp.eye(n, m, k=k, dtype=dtype),
         "astype": lambda x, dtype: x.astype(dtype),
