@@ -114,6 +114,17 @@ def test_an_archive_without_its_end_and_a_link_to_nothing_are_named(
     assert f"{weights}/b.pt of torch is cut off, so loading it fails" in named()
 
 
+def test_a_lock_that_nobody_holds_any_more_is_named(environment: Environment, home: Path) -> None:
+    environment.add(make_wheel(environment.prefix.parent, "matplotlib", "3.11.2"))
+    lock = home / ".cache/matplotlib/fontlist-v3.11.0.json.matplotlib-lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    assert named() == []
+    os.utime(lock, (1e9, 1e9))
+    (message,) = named()
+    assert f"{lock} of matplotlib is a lock" in message
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 def test_pipes_and_links_that_cannot_be_followed_are_left_alone(
     environment: Environment, home: Path

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from glob import iglob
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,9 @@ def _unwritable(site: Site, row: Row, package: str) -> Iterator[Finding]:
 
 
 def _unreadable(site: Site, row: Row, package: str) -> Iterator[Finding]:
-    """Find archives of which the end is missing, and links to what is not there."""
-    faults = {"zip": (_is_cut, "cut off"), "link": (_is_dangling, "a link to what does not exist")}
+    """Find archives of which the end is missing, links to what is not there, and old locks."""
+    faults = {"zip": (_is_cut, "cut off"), "link": (_is_dangling, "a link to what does not exist"),
+              "lock": (_is_left, "a lock that nobody holds any more")}  # fmt: skip
     is_broken, what = faults[row["format"]]
     broken, end = list[str](), time.thread_time() + SECONDS_SPENT
     for path in iglob(table_path(row["files"], site.probe.environ)):
@@ -76,7 +78,7 @@ def _unreadable(site: Site, row: Row, package: str) -> Iterator[Finding]:
     if broken:
         count = f" ({len(broken)} in all)" if broken[1:] else ""
         message = f"{broken[0]} of {package} is {what}{count}, so {row['fails']}"
-        steps = ("Delete it; it is downloaded again when it is needed.",)
+        steps = (row.get("step", "Delete it; it is downloaded again when it is needed."),)
         yield Finding("warning", message, "cache_damaged", tuple(broken[:SHOWN]), steps)
 
 
@@ -85,6 +87,12 @@ def _is_dangling(path: str) -> bool:
         os.stat(path)
     except OSError as error:  # what may not be looked at may well exist
         return isinstance(error, FileNotFoundError) and os.path.islink(path)
+    return False
+
+
+def _is_left(path: str) -> bool:
+    with suppress(OSError):  # it may just be removed
+        return time.time() - os.stat(path).st_mtime > 600  # nobody holds it so long
     return False
 
 
