@@ -30,6 +30,8 @@ WRONG = [
     (("botocore", "1.35"), ".aws/credentials", "aws_access_key_id = A\n", "no section headers"),
     (("streamlit", "1.40"), ".streamlit/config.toml", "[server\nport = 1\n", "Expected ']'"),
     (("jupyter-core", "5"), ".jupyter/jupyter_server_config.json", "{}}", "Extra data"),
+    (("jupyter-client", "8"), ".local/share/jupyter/kernels/lab/kernel.json", '{"argv": [],}',
+     "the kernel does not start"),
     (("accelerate", "1"), ".cache/huggingface/accelerate/default_config.yaml",
      "a: 1\n\tb: 2\n", "a tab indents"),
     (("jupyter-server", "2"), ".jupyter/jupyter_server_config.json",

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,7 @@ def _files(site: Site, row: Row) -> list[Path]:
 
 
 def _matching(path: str) -> list[str]:
-    folder, _, pattern = path.rpartition("/")
-    if "*" not in pattern:
-        return [path]
-    return sorted(map(str, Path(folder).glob(pattern))) if os.path.isdir(folder) else []
+    return sorted(glob(path)) if "*" in path else [path]
 
 
 def _misset(site: Site, row: Row, path: Path, settings: Settings) -> Iterator[str]:
