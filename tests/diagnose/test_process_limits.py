@@ -32,9 +32,11 @@ def test_an_ordinary_process_is_not_named() -> None:
 
 
 def test_limits_that_are_too_low_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    low = {resource.RLIMIT_NOFILE: 64, resource.RLIMIT_AS: 2**30}
+    low = {resource.RLIMIT_NOFILE: 64, resource.RLIMIT_AS: 2**30, resource.RLIMIT_CPU: 60}
     monkeypatch.setattr(resource, "getrlimit", lambda number: (low.get(number, -1), -1))
-    assert ["open files" in m or "address space" in m for m in named()] == [True, True]
+    assert [m.partition(" of ")[2].partition(",")[0] for m in named()] == [
+        "open files", "address space", "seconds of processor time"
+    ]  # fmt: skip
 
 
 def test_a_home_folder_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ SUMMARY = "limits, user and clock of this process let programs work"
 
 # Enough for the threads and files of common libraries; PyTorch maps 10 GB and more.
 LEAST_FILES, LEAST_PROCESSES, LEAST_BYTES = 256, 256, 64 * 2**30
-LEAST_FILE_BYTES, LEAST_STACK_BYTES = 2**30, 2**20
+LEAST_FILE_BYTES, LEAST_STACK_BYTES, LEAST_SECONDS = 2**30, 2**20, 900
 BUILT = 1_735_689_600  # 2025-01-01: certificates that are valid now were not valid before
 ASIDE = {"C", "POSIX", "C.UTF-8", "C.utf8", ""}
 
@@ -51,6 +51,7 @@ def _limits() -> Iterator[Finding]:
         ("RLIMIT_DATA", LEAST_BYTES, "data", "d"),
         ("RLIMIT_FSIZE", LEAST_FILE_BYTES, "the size of files", "f"),
         ("RLIMIT_STACK", LEAST_STACK_BYTES, "the stack", "s"),
+        ("RLIMIT_CPU", LEAST_SECONDS, "seconds of processor time", "t"),
     )
     for name, least, what, letter in limited:
         number = getattr(resource, name, None)
