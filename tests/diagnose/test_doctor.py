@@ -155,6 +155,15 @@ def test_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         subprocess.run(["umount", str(folder)], check=True)
 
 
+def test_a_disk_on_which_no_file_can_be_created_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.statvfs(".")
+    counts = (*real[:5], 1000, 0, 0, *real[8:])
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(counts))
+    findings = gf.diagnose("disk_space").having("error")
+    assert [f.cause for f in findings] == ["disk_full"]
+    assert "all inodes are used" in findings[0].message
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 def test_write_to_a_full_device_is_explained() -> None:
     with pytest.raises(OSError) as caught, open("/dev/full", "w") as file:

@@ -35,7 +35,11 @@ def check(site: Site) -> Iterator[Finding]:
         seen.add(place.stat().st_dev)
         free = shutil.disk_usage(place).free
         evidence = (f"{place} ({what}): {format_bytes(free)} free",)
-        if free < FULL_BYTES:
+        counts = os.statvfs(place) if os.name == "posix" else None
+        if counts and counts.f_files and not counts.f_favail:
+            message = f"no file can be created for {what}: all inodes are used"
+            found.append(of_cause("disk_full", "error", message, evidence=evidence))
+        elif free < FULL_BYTES:
             found.append(of_cause("disk_full", "error", evidence=evidence))
         elif free < LOW_BYTES:
             message = f"little disk space is left for {what}: {format_bytes(free)}"
