@@ -69,3 +69,19 @@ def test_an_older_c_library_is_named(
     findings = found(environment, COMPILED[0].read_bytes())
     shared_libraries._holds.cache_clear()
     assert {finding.cause for finding in findings} == {"glibc_too_old"}
+
+
+def test_a_library_that_pythons_own_modules_find_first_is_named(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs = {path: needs_of(str(path)).interfaces for path in COMPILED}
+    some = (name for one in needs.values() for name in one if not name.startswith(("libc.", "ld-")))
+    name = next(some, "")
+    if not name:
+        pytest.skip("this Python's modules need no library but that of C")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / name).write_bytes(b"another version")
+    assert run_checks("shared_libraries").having("error") == ()
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "other"))
+    messages = [one.message for one in run_checks("shared_libraries").having("error")]
+    assert any("of Python needs" in one and name in one for one in messages), messages

@@ -65,7 +65,11 @@ def _modules(site: Site) -> list[tuple[int, str, str]]:
 
     Only the needs of that one are certain: other modules, of PyQt for example, may be optional.
     """
-    ranked = []
+    ranked, home = [], site.environment.home
+    if home and site.probe.environ.get("LD_LIBRARY_PATH"):  # which also counts for Python's own
+        minor = ".".join(site.environment.version.split(".")[:2])
+        own = home.parent.glob(f"lib/python{minor}/lib-dynload/*.so")
+        ranked = [(1, f"the module {path.name} of Python", str(path)) for path in own]
     for one in site.distributions:
         modules = [of for of in one.libraries if _MODULE.fullmatch(of[0])]
         for place, (path, _) in enumerate(sorted(modules, key=lambda of: -of[1])):
