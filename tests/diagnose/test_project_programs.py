@@ -65,6 +65,20 @@ def test_a_folder_without_modules_in_place_of_a_package_is_named(folder: Path) -
     assert not named()
 
 
+def test_a_folder_that_an_uninstalled_package_left_is_named(
+    folder: Path, environment: Environment
+) -> None:
+    (folder / "train.py").write_text("import tensorflow as tf\nprint(tf.constant(1))\n")
+    left = environment.packages / "tensorflow"
+    (left / "include").mkdir(parents=True)
+    (message,) = named()
+    assert f"train.py imports tensorflow, which is not installed: Python takes {left}" in (
+        message.replace("the folder ", "")
+    )
+    (left / "__init__.py").touch()
+    assert not named()
+
+
 def test_a_folder_that_was_not_read_to_its_end_may_have_modules(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,28 +138,29 @@ def _not_installed(site: Site, modules: Modules, module: Module, here: Path) -> 
     is_for_this = project != Path.home() and here.is_relative_to(project)
     is_for_this = is_for_this and any(owner(site, top) for top in outside)
     for top in sorted(outside):
-        taken = _only_a_folder(modules, top, here)
+        taken = _only_a_folder(modules, top, (here, *site.environment.folders))
         absent = is_for_this and modules.is_absent(top) and not FINDS.search(module.text)
         certain = module.tree if taken or absent else None
         line = line_of_import(certain, tops[top], "") if certain else 0
         if not line:
             continue
         message = f"{module.path} imports {top}, which is not installed"
-        message += f": Python takes the folder {here / top}, which has no modules" if taken else ""
+        message += f": Python takes the folder {taken}, which has no modules" if taken else ""
         package = PACKAGES.get(top)
         steps = (f"Install the package that has this module{f': {package}' if package else ''}.",)
         cause = "shadowing_module" if taken else "requirement_missing"
         yield Finding("warning", message, cause, (f"{module.path}, line {line}",), steps)
 
 
-def _only_a_folder(modules: Modules, top: str, here: Path) -> bool:
-    """Return whether all that Python finds of that name is a folder here without any modules."""
+def _only_a_folder(modules: Modules, top: str, places: tuple[Path, ...]) -> str:
+    """Return the folder without any modules that is all that Python finds of that name, if so."""
     found = modules.find(top)
-    if found is None or found.path or found.folders != (str(here / top),):
-        return False
-    inside = list(islice((here / top).rglob("*"), ENTRIES))
-    is_all = len(inside) < ENTRIES and not any(map(Path.is_symlink, (here / top, *inside)))
-    return is_all and not any(one.name.endswith(_IS_MODULE) for one in inside)
+    folder = Path(found.folders[0]) if found and len(found.folders) == 1 else Path()
+    if found is None or found.path or folder.parent not in places:
+        return ""
+    inside = list(islice(folder.rglob("*"), ENTRIES))
+    is_all = len(inside) < ENTRIES and not any(map(Path.is_symlink, (folder, *inside)))
+    return str(folder) * (is_all and not any(one.name.endswith(_IS_MODULE) for one in inside))
 
 
 def _insufficient(site: Site, module: Module) -> Iterator[Finding]:
