@@ -76,6 +76,8 @@ WRONG = {
     "PYTEST_ADDOPTS": "--cov=mine -q",
     "PYTHONBREAKPOINT": "ipdb.set_trace",
     "PYTHONMALLOC": "jemalloc",
+    "PYTHONTZPATH": "/gone/share/zoneinfo",
+    "NPY_DISABLE_CPU_FEATURES": "AVX2 SSE2",
     "SSLKEYLOGFILE": "/gone/keys.log",
     "TORCH_LOGS_OUT": "/gone/torch.log",
     "PYSPARK_SUBMIT_ARGS": "--master local[2]",
@@ -84,7 +86,7 @@ WRONG = {
     "UV_LINK_MODE": "symbolic",
 }
 PACKAGES = ("keras", "jax", "torch", "httpx", "matplotlib", "pyqt6", "google-auth", "jpype1",
-            "huggingface-hub", "mujoco", "plotly", "pyspark", "pytest", "ray")  # fmt: skip
+            "huggingface-hub", "mujoco", "numpy", "plotly", "pyspark", "pytest", "ray")  # fmt: skip
 
 
 def found(environment: Environment) -> tuple[Finding, ...]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ _SECRET = re.compile(
     r"(?s)\b(\w*(?:TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)=)(?:\s*(['\"]).*?\2|\S+)"
 )
 MARKS = ("pyvenv.cfg", "conda-meta")
-PIP_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER")
+PIP_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "UV_SYSTEM_PYTHON")
 _SET = re.compile(r"(?ms)^\[(?:global|install)\][^[]*?^(target|prefix|root|user)\s*[=:]\s*(\S+)")
 
 
@@ -108,11 +109,24 @@ def _other_python(site: Site) -> Iterator[Finding]:
         for folder in folders[: same.index(True)] if named else folders:
             found = [name for name in ("python", "pip") if os.access(f"{folder}/{name}", os.X_OK)]
             counts = named or any(map(os.path.exists, (f"{folder}/../{one}" for one in MARKS)))
+            found = found or (_of_another(site, folder, own) if named else [])
             if found and counts:
                 come = f"{' and '.join(found)} come{'s' * (len(found) == 1)} from there"
                 message = f"PATH names {folder} {'before' if named else 'and not'} {own}: {come}"
                 yield Finding("warning", message, "another_python_first", (f"{folder}/{found[0]}",),
                               (f"Activate it again, or remove {folder} from PATH.",))  # fmt: skip
+
+
+def _of_another(site: Site, folder: str, own: str) -> list[str]:
+    """Return scripts in a folder that start another Python than those of that name in `own`."""
+    found, places = list[str](), (own.encode(), os.path.realpath(own).encode())
+    there = known(site.probe.list_dir(folder)) or ()
+    for name in sorted({*there}.intersection(os.listdir(own))):
+        with suppress(OSError), open(f"{folder}/{name}", "rb") as file:
+            head = file.readline(256)
+            is_script = head[:2] == b"#!" and b"python" in head
+            found += [name] * (is_script and not any(place in head for place in places))
+    return found[:3]
 
 
 def _redirecting(site: Site) -> Iterator[Finding]:
@@ -124,7 +138,7 @@ def _redirecting(site: Site) -> Iterator[Finding]:
             settings |= {f"'{m[1]}' in {folder}/pip.conf": m[2] for m in _SET.finditer(text)}
         for name, value in settings.items():
             if value and value.lower() not in ("0", "false", "no", "off"):
-                message = f"{name} makes pip install outside {site.environment.prefix}"
+                message = f"{name} lets packages be installed outside {site.environment.prefix}"
                 step = f"{'Unset' if name in PIP_ELSEWHERE else 'Delete'} {name}."
                 evidence = (f"{name}: {value}",)
                 yield Finding("warning", message, "pip_installs_elsewhere", evidence, (step,))
