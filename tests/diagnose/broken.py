@@ -308,6 +308,21 @@ def all_of(*breaks: Break) -> Break:
     return together
 
 
+def copied(environment: Environment) -> None:
+    """Let pip start the Python of the environment that this one is a copy of."""
+    other = environment.prefix.parent / "original"
+    (other / "bin").mkdir(parents=True)
+    (other / "pyvenv.cfg").touch()
+    (other / "bin" / "python").symlink_to(sys.executable)
+    (environment.prefix / "bin" / "pip").unlink()
+    (environment.prefix / "bin" / "pip").write_text(f"#!{other}/bin/python\n")
+
+
+def script_of_another_python_first(environment: Environment) -> None:
+    (environment.prefix / "bin" / "pytest").write_text(f"#!{environment.prefix}/bin/python\n")
+    beside("first/pytest", "#!/usr/bin/python3\nimport pytest\n")(environment)
+
+
 def for_musl(environment: Environment) -> None:
     """Install what was built for Alpine, as a layer copied between images does."""
     argv = [environment.prefix / "bin" / "python", "-m", "pip", "install", "-q", "--upgrade",
@@ -715,6 +730,18 @@ MADE = [
            variables={"ALL_PROXY": "socks5://127.0.0.1:7890"}),
     Broken("cache_folder_cannot_be_made", ("HF_HOME points to",),
            variables={"HF_HOME": "/proc/huggingface"}),
+    Broken("environment_copied", ("original/bin/python",), breaks=copied),
+    Broken("script_of_another_python_is_found_first", ("first before",),
+           breaks=script_of_another_python_first,
+           variables={"PATH": "{beside}/first:{prefix}/bin:/usr/bin:/bin"}),
+    Broken("path_file_without_its_variable", ("the variable LAB_GONE is not set",),
+           breaks=write("lab.pth", "import os, sys; sys.path.append(os.environ['LAB_GONE'])\n")),
+    Broken("sitecustomize_on_the_path_needs_what_is_gone", ("the module gone_tracer",),
+           breaks=beside("hooks/sitecustomize.py", "from gone_tracer.auto import start\n"),
+           variables={"PYTHONPATH": "{beside}/hooks"}),
+    Broken("module_edited_wrongly", ("mine 1.0 is incomplete",), made=(("mine", "1.0", ()),),
+           files={"mine": {"mine/__init__.py": "x = 1\n"}},
+           breaks=write("mine/__init__.py", "def f(:\n")),
     Broken("threading_layer_gone", ("NUMBA_THREADING_LAYER=tbb needs",),
            made=(("numba", "0.68.1", ()),), variables={"NUMBA_THREADING_LAYER": "tbb"}),
 ]  # fmt: skip

@@ -74,6 +74,8 @@ class Environment:
         )  # fmt: skip
         self.prefix = prefix
         self.packages = next(prefix.glob("lib/python3*/site-packages"))
+        for script in prefix.glob("bin/pip*"):  # a copy's would change what it was copied from
+            script.write_text(script.read_text().replace(f"#!{base}/", f"#!{prefix}/"))
         for folder in (*base.glob("lib/python3*/site-packages/*"),
                        *base.glob("lib/python3*/site-packages/pip/*")):  # fmt: skip
             if folder.name in SHARED:

@@ -96,7 +96,7 @@ def test_a_library_of_zeros_is_named(environment: Environment, tmp_path: Path) -
     files = {"fast/__init__.py": "", "fast/core.so": "\0" * 200}
     environment.add(make_wheel(tmp_path, "fast", "1.0", files=files))
     (finding,) = named("package_files")
-    assert finding.message.endswith("1 of its files are truncated or empty")
+    assert finding.message.endswith("1 of its files are truncated, empty or damaged")
 
 
 def test_a_damaged_pip_is_not_told_to_install_itself(environment: Environment) -> None:
@@ -110,7 +110,7 @@ def test_a_damaged_pip_is_not_told_to_install_itself(environment: Environment) -
 
 def test_several_versions_are_one_finding(environment: Environment, tmp_path: Path) -> None:
     for version in ("1.9.0", "1.10.0"):
-        files = {"thing/__init__.py": "", "thing/_version.py": version}
+        files = {"thing/__init__.py": "", "thing/_version.py": f"v = {version!r}"}
         environment.add(make_wheel(tmp_path, "thing", version, files=files))
     (finding,) = named("package_files", "duplicate_packages")
     assert finding.steps[0].endswith("--no-deps thing==1.10.0")

@@ -89,4 +89,4 @@ def test_a_package_that_this_user_may_not_read_is_named(
     real = os.access
     monkeypatch.setattr("os.access", lambda path, mode: path != info and real(path, mode))
     (finding,) = run_checks("package_files").having("error")
-    assert finding.message == "mine 1.0 cannot be imported: this user may not read it"
+    assert finding.message == "mine 1.0 cannot be used: this user may not read it"

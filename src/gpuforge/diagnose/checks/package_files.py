@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import _imp
+import math
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpuforge.diagnose.checks.search_path import unreadable
 from gpuforge.diagnose.distribution import Distribution, distributions_in
 from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.path_folders import folders_after, folders_before
@@ -63,12 +66,14 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
     name = f"{one.name} {one.version}"
     if not one.metadata and one.info.is_dir() and not os.access(one.info, os.X_OK):
         step = f"As its owner, let others read it: chmod -R go+rX {one.folder}"
-        message = f"{name} cannot be imported: this user may not read it"
+        message = f"{name} cannot be used: this user may not read it"
         yield Finding("error", message, "package_unreadable", (str(one.info),), (step,))
         return
     if fault := _fault_of_description(one):
-        repair = reinstall(site, one)
-        steps = () if repair else (f"Reinstall it: pip install --ignore-installed {one.name}",)
+        is_linked = os.path.islink(f"{one.info}/METADATA")  # to a cache of uv that was cleaned
+        repair = () if is_linked else reinstall(site, one)
+        first = f"find {one.folder} -xtype l -delete; " * is_linked  # pip would write to the links
+        steps = (f"Reinstall it: {first}pip install --ignore-installed {one.name}=={one.version}",)
         message = f"{name} is damaged: {fault}"
         yield Finding("error", message, "package_incomplete", (str(one.info),), steps, repair)
         return
@@ -82,11 +87,14 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
         return  # other tools do not install everything in RECORD, or write none
     gone, cut, mixed = _missing(one, every=site.thorough, heads=every)
     mixed = mixed if site.version(one.name) else []  # another check reports several versions
-    cut += [path for path in (one.modules if every else one.starts) if _is_emptied(one, path)]
+    is_read = (*map(int, site.environment.version.split(".")[:2]),) <= sys.version_info
+    installed = os.stat(f"{one.info}/RECORD").st_mtime_ns if is_read else math.inf
+    modules = one.modules if every else one.starts
+    cut += [path for path in modules if _is_unusable(one, path, installed)]
     if not gone and not cut and not mixed:
         return
     parts = [f"{len(gone)} of its {len(one.files)} files are missing"] if gone else []
-    parts += [f"{len(cut)} of its files are truncated or empty"] if cut else []
+    parts += [f"{len(cut)} of its files are truncated, empty or damaged"] if cut else []
     parts += [f"{mixed[0]} comes from another version"] if mixed else []
     evidence = tuple(str(one.folder / path) for path in (*gone, *cut, *mixed)[:MISSING_SHOWN])
     message, repair = f"{name} is incomplete: {'; '.join(parts)}", reinstall(site, one)
@@ -224,13 +232,17 @@ def _gone(one: Distribution) -> Iterator[str]:
             yield path
 
 
-def _is_emptied(one: Distribution, path: str) -> bool:
-    """Return whether a module is empty but was not, as after a full disk or a power failure."""
+def _is_unusable(one: Distribution, path: str, installed: float) -> bool:
+    """Return whether a module is empty but was not, or was changed and can no longer be parsed."""
     try:
-        is_empty = not os.stat(f"{one.folder}/{path}").st_size
+        of = os.stat(f"{one.folder}/{path}")
     except OSError:
         return False  # missing files are found elsewhere
-    return is_empty and not one.entry(path).endswith((b",", b",0"))
+    if not of.st_size:
+        return not one.entry(path).endswith((b",", b",0"))
+    if of.st_mtime_ns <= installed or one.entry(path).endswith(b",%d" % of.st_size):
+        return False
+    return bool(unreadable(known(one.probe.read_bytes(f"{one.folder}/{path}")) or b""))
 
 
 def _is_cut(path: str) -> bool:

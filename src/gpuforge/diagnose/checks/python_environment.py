@@ -67,8 +67,9 @@ def _flaws(site: Site) -> Iterator[Finding]:
     if not is_writable(folder):
         yield of_cause("site_packages_permission_denied", "error", evidence=(str(folder),))
     if moved and Path(moved[0]).name.startswith("pip"):
-        message = f"{moved[0]} starts {moved[1]}, which does not exist: {prefix} was moved"
-        steps = (f"Move it back, or create it again here: python -m venv --clear {prefix}",)
+        where = "changes another environment" if os.path.exists(moved[1]) else "does not exist"
+        message = f"{moved[0]} starts {moved[1]}, which {where}: {prefix} was moved or copied"
+        steps = (f"Use python -m pip, or create it again: python -m venv --clear {prefix}",)
         yield Finding("error", message, "environment_moved", moved, steps)
     if lacking := _missing_modules(environment):
         message = f"this Python was built without {', '.join(lacking)}"
@@ -132,7 +133,7 @@ def _left_behind(environment: PythonEnvironment) -> list[Path]:
 
 
 def _broken_script(prefix: Path) -> tuple[str, str] | None:
-    """Return a script whose interpreter does not exist, and that interpreter; None if none does.
+    """Return a script whose interpreter is not there, or of pip elsewhere, and that; None if none.
 
     Scripts contain the full path of their environment's Python, so they break if it is moved.
     """
@@ -140,9 +141,17 @@ def _broken_script(prefix: Path) -> tuple[str, str] | None:
     for path in sorted(prefix.glob("bin/*")):
         with suppress(OSError), open(path, "rb") as file:
             starts = _STARTS.match(file.read(256))
-            if starts and not os.path.exists(starts[1]):
+            if starts and (not os.path.exists(starts[1]) or (
+                path.name.startswith("pip") and _is_of_another(starts[1], prefix)
+            )):  # fmt: skip
                 found.append((str(path), os.fsdecode(starts[1]).replace("\r", "\\r")))
     return next((script for script in found if "/bin/pip" in script[0]), next(iter(found), None))
+
+
+def _is_of_another(python: bytes, prefix: Path) -> bool:
+    """Return whether a Python exists and is of another environment, of which this one is a copy."""
+    place = Path(os.fsdecode(python)).parent.parent
+    return (place / "pyvenv.cfg").is_file() and not place.samefile(prefix)
 
 
 def _unwritable_packages(site: Site, folder: Path) -> tuple[str, ...]:

@@ -20,7 +20,10 @@ from gpuforge.probe.files import text_of
 SUMMARY = "the folders and modules that the environment adds to the search path exist"
 
 CUSTOMISING = ("sitecustomize.py", "usercustomize.py")
-_IMPORT = re.compile(r"^import[ \t]+(\w+)\s*(?:;|$)|__import__\(['\"](\w+)['\"]\)")
+_IMPORT = re.compile(
+    r"^(?:import|from)[ \t]+(\w+)[\w.]*\s*(?:;|$|import\b)|__import__\(['\"](\w+)['\"]\)"
+)
+_VARIABLE = re.compile(r"\bos\.environ\[['\"](\w+)['\"]\](?!\s*=[^=])")
 _NAMESPACE = re.compile(r"\['sitedir'\], \*\(([^)]*)\)\)")
 _MAPPING = re.compile(r"^MAPPING\b[^=\n]*= (\{.*\})$", re.M)
 
@@ -97,25 +100,29 @@ def _undecodable(content: bytes) -> str:
     return "it contains null characters" if b"\0" in content else ""
 
 
-def _failing(folder: Path, modules: set[str], line: str) -> str:
+def _failing(site: Site, path: Path, modules: set[str], line: str) -> str:
     """Return why Python cannot run a line of a ``.pth`` file; empty if nothing shows that.
 
     The lines that setuptools wrote for namespaces look for their folder as for a module.
     """
-    if fault := _unreadable(line.encode()):
+    if fault := unreadable(line.encode()):
         return fault
     imports = (node for node in ast.parse(line).body if isinstance(node, ast.Import))
     tops = {one.name.partition(".")[0] for node in imports for one in node.names}
-    if lacking := sorted(tops - modules - sys.stdlib_module_names):
+    if lacking := sorted(tops - modules):
         return f"the module {lacking[0]} is not installed"
+    named = () if re.search(r"\b(?:try|if)\b", line) else _VARIABLE.findall(line)
+    if unset := [name for name in named if name not in site.probe.environ]:
+        return f"the variable {unset[0]} is not set"
     space = _NAMESPACE.search(line) if "module_from_spec(" in line else None
     parts = re.findall(r"['\"]([\w.-]+)['\"]", space[1]) if space else []
-    if parts and not folder.joinpath(*parts).is_dir():
+    if parts and not path.parent.joinpath(*parts).is_dir():
         return f"the namespace {'.'.join(parts)} has no folder any more"
     return ""
 
 
-def _unreadable(text: bytes) -> str:
+def unreadable(text: bytes) -> str:
+    """Return why Python cannot read the text of a module; empty if it can."""
     try:
         ast.parse(text)
     except SyntaxError as error:
@@ -132,18 +139,20 @@ def _is_folder(path: Path) -> bool:
 
 def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
     """Find lines in ``.pth`` files and ``sitecustomize`` that refer to something missing."""
-    for folder in site.environment.folders:
+    own, named = site.environment.folders, site.probe.environ.get("PYTHONPATH", "")
+    for folder in (*own, *(Path(one) for one in named.split(os.pathsep) if one)):
         names = known(site.probe.list_dir(str(folder))) or ()
-        hooks = [name for name in names if name.endswith(".pth") or name in CUSTOMISING]
-        modules = {name.partition(".")[0] for name in names if name not in hooks}
+        hooks = [n for n in names if (n.endswith(".pth") and folder in own) or n in CUSTOMISING]
+        modules = {n.partition(".")[0] for n in names if n not in hooks} | sys.stdlib_module_names
         for name in hooks:
-            path = folder / name
+            path, adds = folder / name, name.endswith(".pth")
+            starts = ("import ", "import\t") if adds else ("import ", "from ")
             content = known(site.probe.read_bytes(str(path))) or b""
-            if name.endswith(".pth") and (fault := _undecodable(content)):
+            if adds and (fault := _undecodable(content)):
                 message = f"{path} is not valid UTF-8, so Python does not start: {fault}"
                 steps = (f"Save {path} as UTF-8, or delete it.",)
                 yield str(path), Finding("error", message, "search_path_gone", (str(path),), steps)
-            elif name in CUSTOMISING and (fault := _unreadable(content)):
+            elif not adds and (fault := unreadable(content)):
                 steps = (f"Correct {path}, or delete it.",)
                 message = f"{path} cannot be run: {fault}"
                 yield str(path), Finding("error", message, "search_path_gone", (str(path),), steps)
@@ -151,13 +160,13 @@ def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
             added = [p for line in lines if line and (p := folder / line) and _is_folder(p)]
             modules |= {one.partition(".")[0] for p in added for one in os.listdir(p)}
             for number, line in enumerate(lines, 1):
-                runs, place = line.startswith(("import ", "import\t")), line.strip()
+                runs, place = line.startswith(starts), line.strip()
                 wanted = {a or b for a, b in _IMPORT.findall(line) if runs and "except" not in line}
-                if lacking := wanted - modules - sys.stdlib_module_names:
+                if lacking := {m for m in wanted - modules if adds or site.lacks_module(m)}:
                     what = f"names the module {lacking.pop()}, which is not installed"
-                elif name.endswith(".pth") and runs and (fault := _failing(folder, modules, line)):
+                elif adds and runs and (fault := _failing(site, path, modules, line)):
                     what = f"fails in line {number}, and what follows is ignored: {fault}"
-                elif name not in CUSTOMISING and place and not runs and (
+                elif adds and place and not runs and (
                     not line.startswith("#") and not os.path.exists(folder / place)
                 ):  # fmt: skip
                     what = f"names {place}, which does not exist"
