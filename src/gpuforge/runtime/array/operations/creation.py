@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.array import Array, make, node_of
+from gpuforge.runtime.array.array import Array, layout, make, node_of
 from gpuforge.runtime.array.dispatch import into, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.indexing import note_where
 from gpuforge.runtime.array.namespace import creates
-from gpuforge.runtime.array.operations.view import taken
+from gpuforge.runtime.array.operations.view import taken, transpose_
 from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder
 from gpuforge.runtime.array.table import FUNCTIONS, notes, row
 from gpuforge.runtime.array.unsupported import Unsupported
@@ -23,12 +25,19 @@ FULL = row("full", lambda shape, value, dtype: np.full(shape, value, dtype), "cr
 EYE = row("eye", lambda n, m, k, dtype: np.eye(n, m, k, dtype), "creation")
 """rows, columns, diagonal, dtype"""
 _BOOL = np.dtype(bool)
+_LARGE_BYTES = 1 << 30
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
+def _shape(shape: Any, order: Any = "C") -> tuple[int, ...]:
     if isinstance(shape, int | np.integer):
         return (int(shape),)
-    return tuple(int(length.__index__()) for length in shape)
+    return tuple(map(index, shape))[:: -1 if order == "F" else 1]
+
+
+def _check_size(lengths: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise what NumPy raises for an array that memory cannot hold; JAX would end the process."""
+    if prod(lengths) * dtype.itemsize > _LARGE_BYTES:
+        np.empty(lengths, dtype)  # its memory is reserved, but not used
 
 
 def full_node(recorder: Recorder, shape: Any, value: Any, dtype: Any) -> Node:
@@ -36,18 +45,30 @@ def full_node(recorder: Recorder, shape: Any, value: Any, dtype: Any) -> Node:
     made, lengths = np.dtype(dtype), _shape(shape)
     if made.kind not in NUMERIC_KINDS or not made.isnative or any(n < 0 for n in lengths):
         raise Unsupported(f"dtype {made}, shape {lengths}")
+    _check_size(lengths, made)
     try:
-        number = np.array(value, made).item()
-    except (OverflowError, TypeError, ValueError) as error:
+        with np.errstate(over="raise", invalid="raise"):
+            number = np.array(value, made).item()
+    except (ArithmeticError, TypeError, ValueError) as error:
         raise Unsupported(str(error)) from None
     return recorder.note(FULL, (), (lengths, number, made), lengths, made)
+
+
+def _filled(recorder: Recorder, shape: Any, value: Any, dtype: Any, order: Any) -> Any:
+    made = make(recorder, full_node(recorder, _shape(shape, order), value, dtype))
+    return transpose_(recorder, made) if order == "F" else made
+
+
+def _check_options(order: Any, device: Any, like: Any) -> None:
+    if order not in ("C", "F", None) or device not in ("cpu", None) or like is not None:
+        raise Unsupported(f"order={order!r}, device={device!r}, like={like!r}")
 
 
 def _creation(value: int) -> Any:
     def create(recorder: Recorder, shape: Any, dtype: Any = None, order: Any = "C", *,
                device: Any = None, like: Any = None) -> Any:  # fmt: skip
-        refuse(like=like)
-        return make(recorder, full_node(recorder, shape, value, dtype or float))
+        _check_options(order, device, like)
+        return _filled(recorder, shape, value, dtype or float, order)
 
     return create
 
@@ -60,24 +81,25 @@ for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
 def full(recorder: Recorder, shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *,
          device: Any = None, like: Any = None) -> Any:  # fmt: skip
     """Record an array of one value."""
-    refuse(like=like)
+    _check_options(order, device, like)
     if type(fill_value) is Array:
         node = node_of(fill_value)
         node = node if dtype is None else cast(recorder, node, np.dtype(dtype))
+        refuse(order=order if order == "F" else None)
         return make(recorder, broadcast_to(recorder, node, _shape(shape)))
-    return make(
-        recorder,
-        full_node(recorder, shape, fill_value, dtype or np.asarray(fill_value).dtype),
-    )
+    return _filled(recorder, shape, fill_value, dtype or np.asarray(fill_value).dtype, order)
 
 
 @creates("eye")
 def eye(recorder: Recorder, N: Any, M: Any = None, k: Any = 0, dtype: Any = float,
         order: Any = "C", *, device: Any = None, like: Any = None) -> Any:  # fmt: skip
     """Record ones on a diagonal."""
-    refuse(like=like)
-    rows, columns, made = int(N), int(N if M is None else M), np.dtype(dtype or float)
-    node = recorder.note(EYE, (), (rows, columns, int(k), made), (rows, columns), made)
+    _check_options(order, device, like)
+    if order == "F":
+        return transpose_(recorder, eye(recorder, N if M is None else M, N, -k, dtype))
+    rows, columns, made = index(N), index(N if M is None else M), np.dtype(dtype or float)
+    _check_size((rows, columns), made)
+    node = recorder.note(EYE, (), (rows, columns, index(k), made), (rows, columns), made)
     return make(recorder, node)
 
 
@@ -105,9 +127,7 @@ for _name in ("arange", "linspace", "logspace", "geomspace", "tri", "hanning", "
 def _like(value: int) -> Any:
     def like(recorder: Recorder, a: Any, dtype: Any = None, order: Any = "K", subok: Any = True,
              shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
-        array = taken(recorder, a)
-        wanted = array.shape if shape is None else shape
-        return make(recorder, full_node(recorder, wanted, value, dtype or array.dtype))
+        return full_like(recorder, a, value, dtype, order, subok, shape, device=device)
 
     return like
 
@@ -121,10 +141,10 @@ def full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, or
               subok: Any = True, shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
     """Record an array of one value, like another."""
     array = taken(recorder, a)
-    wanted = array.shape if shape is None else shape
-    if type(fill_value) is Array:
-        return full(recorder, wanted, fill_value, dtype or array.dtype)
-    return make(recorder, full_node(recorder, wanted, fill_value, dtype or array.dtype))
+    wanted = array.shape if shape is None else _shape(shape)
+    if order in ("K", "A"):
+        order = "F" if len(wanted) == array.ndim and layout(array).flags.fnc else "C"
+    return full(recorder, wanted, fill_value, dtype or array.dtype, order, device=device)
 
 
 @notes(np.where)
