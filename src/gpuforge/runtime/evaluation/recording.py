@@ -366,10 +366,11 @@ class _Results:
         elif isinstance(value, list):
             made = value
             value[:] = [self.of(item) for item in value]
-        elif isinstance(value, dict):
+        elif isinstance(value, dict | set):
             made = value
-            for key, item in list(value.items()):
-                value[key] = self.of(item)
+            _replace_keys(value, self.of)
+            for key, item in list(value.items()) if isinstance(value, dict) else ():
+                made[key] = self.of(item)
         else:
             made = value
             if isinstance(value, np.ndarray) and value.dtype.kind == "O":
@@ -574,6 +575,8 @@ def _is_one_of(holder: Any, own: tuple[Any, ...]) -> bool:
 
 def _replace(holder: Any, new: dict[int, Any]) -> None:
     """Replace the objects whose ids are in `new` in an object that holds some of them."""
+    if isinstance(holder, dict | set):
+        _replace_keys(holder, lambda key: new.get(id(key), key))
     if type(holder) is dict:
         _replace_items(holder, list(holder.items()), new)
     elif isinstance(holder, list | deque):
@@ -601,6 +604,17 @@ def _replace_items(holder: Any, items: list[Any], new: dict[int, Any]) -> None:
     for key, item in items:
         if id(item) in new:
             holder[key] = new[id(item)]
+
+
+def _replace_keys(holder: Any, made: Callable[[Any], Any]) -> None:
+    """Replace keys of a dict, or items of a set, that are recorded: they hash as their values."""
+    if _ATOMS.issuperset(map(type, holder)):
+        return
+    keys = list(map(made, holder))
+    if any(new is not old for new, old in zip(keys, holder, strict=True)):
+        found = dict(zip(keys, holder.values(), strict=True)) if isinstance(holder, dict) else keys
+        holder.clear()
+        holder.update(found)
 
 
 def _can_be_made_again(value: Any) -> bool:
