@@ -127,17 +127,25 @@ def _without_arrays(
 ) -> Signature | AsWritten:
     """Return the signature of a call whose time depends on whole numbers instead of arrays.
 
-    Each of them is a kind of its own, unless they keep changing.
+    Each of them is a kind of its own, unless they keep changing. Cached decisions tell neither
+    tuples nor NumPy's numbers apart: one for a small shape would hold for a large one.
     """
     kinds: list[Any] = [tuple(kwargs)]
     exact: list[Any] = []
     for place, value in (*enumerate(args), *kwargs.items()):
         kind = type(value)
-        if not _is_constant(value) or (kind is int and place in changing):
+        if not _is_constant(value) or (place in changing if kind is int else _is_size(value)):
             return NO_ARRAY
         kinds.append(f"{kind.__name__} {value}" if kind is int else kind.__name__)
         exact.append(value if kind in _BY_VALUE else _length(value))
     return Signature(tuple(kinds), (*kinds, *exact), 1, 0, ", ".join(kinds[1:]))
+
+
+def _is_size(value: Any) -> bool:
+    """Return whether a value is a whole number, or a tuple with one in it."""
+    if type(value) is tuple:
+        return any(map(_is_size, value))
+    return type(value) is int or isinstance(value, np.integer)
 
 
 def _needs_gradients(value: Any) -> bool:
