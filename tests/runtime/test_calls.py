@@ -27,7 +27,7 @@ from gpuforge.errors import BackendUnavailable, InvalidSettings, UnknownName
 from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.placement.account import Account
 
-from .conftest import first_device, places, refusals, same
+from .conftest import as_numpy, first_device, places, refusals, same
 
 X = np.random.default_rng(3).random((40, 30))
 WEIGHTS = np.ones((30, 5))
@@ -480,6 +480,83 @@ class TestCaptured:
         as_usual = gf.offload(backend=other)(spread)
         same(spread(5, 2), as_usual(5, 2))
         assert not places(of_object) and not places(as_usual)
+
+    @pytest.mark.parametrize("size", [(3, 4), (0.5, (3,)), np.int64(4)], ids=str)
+    def test_sizes_that_cached_decisions_do_not_tell_apart_are_not_placed(
+        self, other: str, quiet_session: Any, size: Any
+    ) -> None:
+        placed = gf.offload(backend=other, convert=True)(lambda size: np.ones(3) * 2)
+        same(np.ones(3) * 2, placed(size))
+        assert not places(placed) and "no NumPy array" in str(placed.explain(size))
+
+    def test_a_function_that_gets_no_array_has_its_effects_once(
+        self, other: str, quiet_session: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """It is often a whole program, and what needs a real array starts a recording again."""
+
+        def simulated(n: int) -> Any:
+            print("begins")
+            steps = draws.normal(size=n) + np.ones(n)
+            steps.flags.writeable = False
+            return steps
+
+        def lengthened(n: int) -> Any:
+            lengths.append(np.ones(n) * n)
+            return np.ones(n).ctypes.shape[0]
+
+        draws, lengths = np.random.default_rng(4), []
+        placed = gf.offload(backend=other, convert=True)(simulated)
+        found = [placed(n) for n in (3, 5, 3)]
+        assert capsys.readouterr().out.split() == ["begins"] * 3
+        draws = np.random.default_rng(4)
+        for array in found:
+            same(draws.normal(size=len(array)) + 1, array)
+        assert run(gf.offload(backend=other, convert=True)(lengthened), 2) == 2
+        assert [type(one) for one in lengths] == [np.ndarray] * 4
+        assert places(placed) == {"numpy": 3}
+        assert "must not happen twice" in str(placed.explain(3))
+
+    @pytest.mark.parametrize("made", [
+        lambda n: [one((n, 3), order="F") for one in (np.zeros, np.ones)],
+        lambda n: np.full((n, 2), 7, order="F"),
+        lambda n: np.eye(n, n + 2, 1, order="F"),
+        lambda n: np.zeros_like(np.ones((n, 4), order="F"))[1:],
+        lambda n: np.full_like(np.arange(4.0 * n).reshape(n, 4).T, 3),
+        lambda n: np.ones_like(np.zeros((4, n)).T, order="C"),
+        lambda n: np.zeros_like(np.zeros((n, 3), order="F"), shape=(n, 2, 2)),
+        lambda n: np.eye(float(n)),
+        lambda n: np.eye(n, k=1.0),
+        lambda n: np.zeros(n, device="gpu"),
+        lambda n: np.ones(n, order="Q"),
+        lambda n: np.zeros((n, 2**62)),
+        lambda n: np.eye(n * 2**40),
+        lambda n: np.zeros(n << 60).shape,
+        lambda n: np.full(n, 1e9, np.float16),
+    ])  # fmt: skip
+    def test_a_created_array_is_numpys(self, other: str, quiet_session: Any, made: Any) -> None:
+        """Its memory order as well, and what NumPy raises."""
+        placed = gf.offload(backend=other, convert=True)(made)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected, found = as_numpy(made, 3), as_numpy(placed, 3)
+        assert (type(found), str(found)) == (type(expected), str(expected))
+        if isinstance(expected, np.ndarray):
+            assert found.dtype == expected.dtype and found.strides == expected.strides
+
+    def test_keys_of_dicts_and_sets_are_real_numbers(self, other: str, quiet_session: Any) -> None:
+        def counted(x: Any) -> Any:
+            y = x * 2
+            seen.add(y[0])
+            by_value[y[1]] = "kept"
+            return {y[0]: "first", y[1]: y[2], "n": 3}, {y[0], y[1]}
+
+        seen: set[Any] = set()
+        by_value: dict[Any, str] = {}
+        table, values = run(gf.offload(backend=other)(counted), np.arange(3.0), times=2)
+        assert list(table) == [0.0, 2.0, "n"] and values == seen | set(by_value) == {0.0, 2.0}
+        same(np.float64(4), table[2.0])
+        for key in (*list(table)[:2], *values, *seen, *by_value):
+            assert type(key) is np.float64
 
     def test_a_limit_of_elements_counts_those_of_arguments(self, quiet_session: Any) -> None:
         limited = gf.offload(convert=True, min_elements=1000)(spread)

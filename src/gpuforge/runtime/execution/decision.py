@@ -22,6 +22,7 @@ from gpuforge.units import format_bytes
 _log = logger("placement")
 WAITS = "its calls were too short so far to decide where they run"
 WAITS_AGAIN = "deciding where its calls run has taken too large a share of their time so far"
+EFFECTS = "it gets no array, and what it does besides computing must not happen twice"
 COMPILE_SECONDS = 3.0
 """Limit for compiling one graph."""
 MAX_GRAPHS = 16
@@ -128,12 +129,19 @@ def refusal(call: Call, name: str) -> str:
     """Return why a backend does not run this call; empty if it may."""
     if name == NUMPY:
         return ""
-    stays = call.function.stays or call.record.stays
+    stays = call.function.stays or call.record.stays or has_effects(call)
     known = stays or too_large(call, name) or call.record.kind.curve(name).refused
     if not known and call.record.varies(call.key) and not call.pin and call.session.plan is None:
         backend = call.session.backend(name)
         known = "each call has another graph to compile" if backend and backend.compiles else ""
     return known or (_worker_refusal(call, name) if name.endswith(":worker") else "")
+
+
+def has_effects(call: Call) -> str:
+    """Return why a call without arrays is made as written: starting again would repeat effects."""
+    if not call.signature.has_arrays and call.function.dependence is None:
+        call.record.stays = call.record.stays or EFFECTS
+    return call.record.stays
 
 
 def _worker_refusal(call: Call, name: str) -> str:

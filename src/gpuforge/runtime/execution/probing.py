@@ -13,7 +13,7 @@ from gpuforge.log import logger
 from gpuforge.runtime.demand import MAX_SENT_BYTES, Wanted
 from gpuforge.runtime.evaluation.pace import MOST_CALLS, TELLING_SECONDS
 from gpuforge.runtime.execution.call import Call, note_overhead
-from gpuforge.runtime.execution.decision import MAX_GRAPHS
+from gpuforge.runtime.execution.decision import MAX_GRAPHS, has_effects
 from gpuforge.runtime.execution.pipeline import (
     KEPT,
     Placed,
@@ -47,7 +47,7 @@ def open_or_probe(call: Call, library: Library, wanted: Wanted, known: float | N
     It is opened in the background, after measuring what recording such a call takes.
     """
     session = call.session
-    if _risk(call) > session.allowance():
+    if _risk(call) > session.allowance() or has_effects(call):
         return
     if not library.is_numpy and session.demand.is_tried_first(library, wanted, known):
         device = call.function.options.device

@@ -39,7 +39,7 @@ _ATTRIBUTES = frozenset(
     " result_type promote_types can_cast dtypes item tolist accumulate reduce reduceat at"
     " argpartition partition lexsort sort_complex indices diag_indices tril_indices triu_indices"
     " unravel_index ravel_multi_index fftfreq rfftfreq bartlett blackman kaiser i0 eig eigvals"
-    " roots poly polyint histogram2d histogramdd histogram_bin_edges packbits"
+    " roots poly polyint histogram2d histogramdd histogram_bin_edges mgrid ogrid r_ c_ packbits"
     " unpackbits unique_all unique_counts unique_inverse unique_values asfortranarray isscalar"
     " issubdtype namespace".split()
 )
