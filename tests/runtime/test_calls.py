@@ -543,6 +543,11 @@ class TestCaptured:
         if isinstance(expected, np.ndarray):
             assert found.dtype == expected.dtype and found.strides == expected.strides
 
+    def test_a_created_zero_keeps_its_sign(self, other: str, quiet_session: Any) -> None:
+        placed = gf.offload(backend=other, convert=True)(lambda zero: np.full(3, zero))
+        for zero in (0.0, -0.0, 0.0, -0.0):
+            assert str(placed(zero)) == str(np.full(3, zero))
+
     def test_keys_of_dicts_and_sets_are_real_numbers(self, other: str, quiet_session: Any) -> None:
         def counted(x: Any) -> Any:
             y = x * 2

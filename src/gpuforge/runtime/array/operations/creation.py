@@ -48,9 +48,12 @@ def full_node(recorder: Recorder, shape: Any, value: Any, dtype: Any) -> Node:
     _check_size(lengths, made)
     try:
         with np.errstate(over="raise", invalid="raise"):
-            number = np.array(value, made).item()
+            filled = np.array(value, made)
+            number = filled.item()
     except (ArithmeticError, TypeError, ValueError) as error:
         raise Unsupported(str(error)) from None
+    if not number and any(filled.tobytes()):
+        raise Unsupported("-0.0, which is equal to 0.0 where graphs are compared")
     return recorder.note(FULL, (), (lengths, number, made), lengths, made)
 
 
