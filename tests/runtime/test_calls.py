@@ -543,6 +543,32 @@ class TestCaptured:
         if isinstance(expected, np.ndarray):
             assert found.dtype == expected.dtype and found.strides == expected.strides
 
+    def test_what_is_only_converted_stays_the_programs_own(
+        self, other: str, quiet_session: Any
+    ) -> None:
+        def counted(x: Any, held: list[Any]) -> Any:
+            own, first = np.asarray(tally), np.ascontiguousarray(held[0])
+            own[0] += 1
+            first += x
+            return own is tally, x + np.array([1, 2, 3])
+
+        tally, held = np.zeros(2), [np.zeros(3)]
+        placed = gf.offload(backend=other, convert=True)(counted)
+        for _ in range(3):
+            same((True, np.array([2.0, 3, 4])), placed(np.ones(3), held))
+        assert tally[0] == 3 and held[0].tolist() == [3.0] * 3
+        pointed = gf.offload(backend=other, convert=True)(lambda x: np.asarray(Pointing(x)) * 2)
+        same(np.full(3, 2.0), pointed(np.ones(3)))
+
+    def test_a_call_that_converts_a_list_of_numbers_is_replayed(
+        self, other: str, quiet_session: Any, recorded: list[int]
+    ) -> None:
+        placed = gf.offload(backend=other, convert=True)(lambda n: np.ones(n) * np.array([1, 2, 3]))
+        run(placed, 3)
+        before = len(recorded)
+        same(np.array([1.0, 2, 3]), run(placed, 3))
+        assert len(recorded) == before
+
     def test_a_created_zero_keeps_its_sign(self, other: str, quiet_session: Any) -> None:
         placed = gf.offload(backend=other, convert=True)(lambda zero: np.full(3, zero))
         for zero in (0.0, -0.0, 0.0, -0.0):
@@ -575,6 +601,14 @@ def spread(n: int, steps: int, start: float = 1.0) -> Any:
     for _ in range(steps):
         u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
     return u
+
+
+class Pointing:
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.x
 
 
 @dataclass

@@ -35,9 +35,10 @@ class Namespace(ModuleType):
         self._creates = creates
 
     def __getattr__(self, name: str) -> Any:
-        found = CONVERSIONS.get(name) or (CREATIONS.get(name) if self._creates else None)
+        creation = CREATIONS.get(name) if self._creates else None
+        found = CONVERSIONS.get(name) or creation
         value = getattr(np, name)
-        made = value if found is None else partial(_recorded, self, found, value)
+        made = value if found is None else partial(_recorded, self, found, value, found is creation)
         self.__dict__[name] = made
         return made
 
@@ -53,11 +54,12 @@ class Namespace(ModuleType):
 
 
 def _recorded(
-    namespace: Namespace, recording: Recording, function: Any, /, *args: Any, **kw: Any
-) -> Any:
+    namespace: Namespace, recording: Recording, function: Any, creates: bool, /, *args: Any,
+    **kw: Any,
+) -> Any:  # fmt: skip
     """Record a function, or let NumPy compute it if it cannot be recorded."""
     recorder = namespace._recorder
-    if recorder.closed or (not any(map(is_recorded, args)) and not namespace._creates):
+    if recorder.closed or not (creates or any(map(is_recorded, args))):
         return function(*args, **kw)
     try:
         return recording(recorder, *args, **kw)
