@@ -569,6 +569,19 @@ class TestCaptured:
         same(np.array([1.0, 2, 3]), run(placed, 3))
         assert len(recorded) == before
 
+    def test_each_element_of_a_result_has_memory_of_its_own(
+        self, other: str, quiet_session: Any
+    ) -> None:
+        def filled(x: Any) -> Any:
+            return x.T + 1, np.full((3, 2), x.sum()), np.full_like(x, x.sum())
+
+        x = np.asfortranarray(np.ones((3, 4)))
+        found = run(gf.offload(backend=other, convert=True)(filled), x)
+        for array, expected in zip(found[1:], filled(x)[1:], strict=True):
+            assert array.strides == expected.strides
+            array[0, 0] = 5
+            assert array[1:].min() == 12
+
     def test_a_created_zero_keeps_its_sign(self, other: str, quiet_session: Any) -> None:
         placed = gf.offload(backend=other, convert=True)(lambda zero: np.full(3, zero))
         for zero in (0.0, -0.0, 0.0, -0.0):

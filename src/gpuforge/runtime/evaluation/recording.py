@@ -448,7 +448,8 @@ class _Results:
         self.hosts.append(host)
         if not (host.flags.c_contiguous or self.recorder.turned):
             return host.copy(order="C")  # libraries lay out their factors as they like
-        if taken or not host.flags.writeable or isinstance(host.base, np.ndarray):
+        shared = taken or 0 in host.strides  # a library repeats one number without copying it
+        if shared or not host.flags.writeable or isinstance(host.base, np.ndarray):
             return host.copy(order="K")
         return host
 

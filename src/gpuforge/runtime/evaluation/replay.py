@@ -81,7 +81,7 @@ class Form:
 def _leaf(leaf: Leaf, host: Host) -> Any:
     if leaf.scalar:
         return host[()]
-    if not host.flags.writeable or isinstance(host.base, np.ndarray):
+    if 0 in host.strides or not host.flags.writeable or isinstance(host.base, np.ndarray):
         host = host.copy(order="K")
     if leaf.whole and not host.flags.c_contiguous:
         host = host.copy(order="C")
