@@ -88,8 +88,9 @@ def full(recorder: Recorder, shape: Any, fill_value: Any, dtype: Any = None, ord
     if type(fill_value) is Array:
         node = node_of(fill_value)
         node = node if dtype is None else cast(recorder, node, np.dtype(dtype))
-        refuse(order=order if order == "F" else None)
-        return make(recorder, broadcast_to(recorder, node, _shape(shape)))
+        refuse(order=order if order == "F" and node.shape else None)
+        made = make(recorder, broadcast_to(recorder, node, _shape(shape, order)))
+        return transpose_(recorder, made) if order == "F" else made
     return _filled(recorder, shape, fill_value, dtype or np.asarray(fill_value).dtype, order)
 
 
