@@ -300,7 +300,13 @@ def _placing() -> ModuleType:
     return considered
 
 
-prelude.load = _placing
+def _load() -> None:
+    placing = _placing()
+    if prelude.warms:
+        placing.warm_as_set()
+
+
+prelude.load = _load
 
 
 @functools.cache

@@ -90,7 +90,8 @@ class Prelude:
     ----------
     over : whether the prelude has ended, so that calls may be placed
     forked : whether this process was forked from one that had made calls
-    load : imports the modules that place calls, and ends the prelude
+    load : imports the modules that place calls, ends the prelude, and warms up if that is set
+    warms : whether a warm-up is set
     """
 
     def __init__(self) -> None:
@@ -101,7 +102,7 @@ class Prelude:
         self.forked = False
         self._left = SECONDS
         self._began = self._seen_at = math.inf
-        self._checked = self._warms = False
+        self._checked = self.warms = False
         self._lock = Lock()
         self._early: dict[int, Early] = {}
 
@@ -111,7 +112,7 @@ class Prelude:
             return False
         configured = not self._checked and _is_configured()
         if not self._checked and os.environ.get(_WARMUP):
-            self._warms = True
+            self.warms = True
         self._checked = True
         if configured or pinned:
             self.end()
@@ -158,7 +159,7 @@ class Prelude:
                 self.spend(seconds)
             if start > self._seen_at:
                 self._publish(start)
-            if self._warms and not self._begun:
+            if self.warms and not self._begun:
                 self._begun = True
                 self._begin_to_load()
 
@@ -199,10 +200,6 @@ class Prelude:
     def _load(self) -> None:
         try:
             self.load()
-            if self._warms:
-                from gpuforge.runtime import warmup
-
-                warmup.warm_as_set()
         except Exception:  # noqa: BLE001 - the next call imports them again, and raises
             self.end()
 

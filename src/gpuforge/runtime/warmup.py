@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from gpuforge import settings
-from gpuforge.runtime.session import current_session
+from gpuforge.runtime.session import Session, current_session
 from gpuforge.runtime.startup import caches, warming
 from gpuforge.runtime.startup.warming import Warmup
 
@@ -49,9 +49,7 @@ def warmup(names: Iterable[str] | Mapping[str, float] = (), *, wait: bool = Fals
     return begun
 
 
-def warm_as_set() -> None:
-    """Start the warm-up that the setting ``warmup`` requests, after a session's first call."""
-    session = current_session()
-    if session.warms:
-        session.warms = False
-        warming.begin(session, (), "the setting warmup")
+def begin_as_set(session: Session) -> None:
+    """Start the warm-up that the setting ``warmup`` requests."""
+    session.warms = False
+    warming.begin(session, (), "the setting warmup")

@@ -50,9 +50,16 @@ def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
     try:
         return _consider(session, offloaded, args, kwargs, began)
     finally:
-        from gpuforge.runtime.warmup import warm_as_set
-
         warm_as_set()
+
+
+def warm_as_set() -> None:
+    """Start the warm-up that the setting ``warmup`` requests, after a session's first call."""
+    session = current_session()
+    if session.warms:
+        from gpuforge.runtime.warmup import begin_as_set
+
+        begin_as_set(session)
 
 
 def _consider(
