@@ -12,7 +12,7 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.runtime.array.recorder import Recorder
-from gpuforge.runtime.evaluation.recording import _Results
+from gpuforge.runtime.evaluation.results import Results
 
 from .conftest import as_numpy, first_device, places, refusals, same
 from .recording import Reference
@@ -298,7 +298,7 @@ def test_arrays_of_objects_hold_numpys_arrays(made: Any, other: str, quiet_sessi
 
 
 def test_only_objects_that_may_hold_an_array_are_looked_into() -> None:
-    results = _Results(Recorder(Reference()))
+    results = Results(Recorder(Reference()))
     given = np.array([Decimal(1), Decimal(2), None, 3, [4]], dtype=object)
     assert results.of(given) is given
     assert set(results.seen) == {id(given), id(given[4])}
