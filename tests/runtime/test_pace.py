@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -350,7 +351,7 @@ def test_arrays_that_outlive_a_recording_are_found_in_few_searches(
 ) -> None:
     """A search looks at every object of the process: one for each array took seconds."""
     searches: list[int] = []
-    search = recording.gc.get_referrers
+    search = gc.get_referrers
 
     def counted(*objects: Any) -> list[Any]:
         searches.append(len(objects))
@@ -362,7 +363,7 @@ def test_arrays_that_outlive_a_recording_are_found_in_few_searches(
         kept.extend((x + n, [x * n]) for n in range(200))
         return memoryview(x)
 
-    monkeypatch.setattr(recording.gc, "get_referrers", counted)
+    monkeypatch.setattr(gc, "get_referrers", counted)
     reference = NumpyBackend()
     with pytest.raises(recording.StartAgain):
         record(keeping, (np.ones(4),), {}, BackendEngine(reference, reference, Programs()))
@@ -375,7 +376,7 @@ def test_exports_of_a_recording_that_ends_are_not_searched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     searches: list[Any] = []
-    monkeypatch.setattr(recording.gc, "get_referrers", lambda *found: searches.append(found) or [])
+    monkeypatch.setattr(gc, "get_referrers", lambda *found: searches.append(found) or [])
 
     def exporting(x: Any) -> Any:
         for n in range(20):

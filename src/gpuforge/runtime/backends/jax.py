@@ -283,6 +283,11 @@ def _fixed_power(xp: Any, x: Any, n: Any) -> Any:
 
 def _divided(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
     """Return floor quotient and remainder, with NumPy's sign of zeros."""
+    narrow = xp.result_type(a, b)
+    if narrow == np.float16:  # NumPy divides in single precision, and rounds once
+        wide = (xp.asarray(one, narrow).astype(np.float32) for one in (a, b))
+        whole, left = _divided(xp, *wide)
+        return whole.astype(narrow), left.astype(narrow)
     whole, left = xp.floor_divide(a, b), xp.remainder(a, b)
     if whole.dtype.kind != "f":
         return whole, left
