@@ -35,7 +35,7 @@ def test_limits_that_are_too_low_are_named(monkeypatch: pytest.MonkeyPatch) -> N
     low = {resource.RLIMIT_NOFILE: 64, resource.RLIMIT_AS: 2**30, resource.RLIMIT_CPU: 60}
     monkeypatch.setattr(resource, "getrlimit", lambda number: (low.get(number, -1), -1))
     assert [m.partition(" of ")[2].partition(",")[0] for m in named()] == [
-        "open files", "address space", "seconds of processor time"
+        "open files", "address space", "processor time"
     ]  # fmt: skip
 
 

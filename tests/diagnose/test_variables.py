@@ -77,7 +77,6 @@ WRONG = {
     "PYTHONBREAKPOINT": "ipdb.set_trace",
     "PYTHONMALLOC": "jemalloc",
     "PYTHONTZPATH": "/gone/share/zoneinfo",
-    "NPY_DISABLE_CPU_FEATURES": "AVX2 SSE2",
     "SSLKEYLOGFILE": "/gone/keys.log",
     "TORCH_LOGS_OUT": "/gone/torch.log",
     "PYSPARK_SUBMIT_ARGS": "--master local[2]",

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +35,20 @@ def test_it_ends_a_running_installer() -> None:
     with pytest.raises(KeyboardInterrupt), deferred():
         run_lines(HANGS, interrupt)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_it_does_not_wait_for_programs_that_the_installer_started() -> None:
+    program = "import subprocess, sys; print('began', flush=True); subprocess.run(['sleep', '9'])"
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), deferred():
+        run_lines([sys.executable, "-c", program], interrupt)
+    assert time.monotonic() - began < 8
+
+
+def test_an_error_that_follows_from_it_is_not_told_instead() -> None:
+    with pytest.raises(KeyboardInterrupt), deferred():
+        interrupt()
+        raise ValueError("the installer was ended")
 
 
 def test_it_ends_the_downloads_of_other_threads() -> None:

@@ -319,7 +319,9 @@ def test_weights_are_summed_in_numpys_order(
 
 
 def test_values_at_and_beside_the_edges_of_bins(quiet_session: Any) -> None:
-    for low, high, bins in ((0.1, 0.7, 1000), (-1e300, 1e300, 7), (5.0, 5.0 + 1e-9, 50)):
+    for low, high, bins in (
+        (0.1, 0.7, 1000), (-1e300, 1e300, 7), (5.0, 5.0 + 1e-9, 50), (0.0, 1e-308, 10),
+    ):  # fmt: skip
         edges = np.histogram_bin_edges([low, high], bins)
         x = np.concatenate([edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf)])
         w = np.arange(1.0, len(x) + 1)

@@ -514,7 +514,7 @@ class TestCaptured:
         assert run(gf.offload(backend=other, convert=True)(lengthened), 2) == 2
         assert [type(one) for one in lengths] == [np.ndarray] * 4
         assert places(placed) == {"numpy": 3}
-        assert "must not happen twice" in str(placed.explain(3))
+        assert "repeat its effects" in str(placed.explain(3))
 
     @pytest.mark.parametrize("made", [
         lambda n: [one((n, 3), order="F") for one in (np.zeros, np.ones)],

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _running: set[subprocess.Popen[str]] = set()
-_heard = threading.Event()
+_heard, _waiting = threading.Event(), threading.Event()
 
 
 @contextmanager
@@ -36,11 +36,16 @@ def deferred() -> Iterator[None]:
         _heard.set()
         for process in tuple(_running):
             process.terminate()
+        if _waiting.is_set():  # for output, which the installer's own children may hold open
+            raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, hear)
     try:
         yield
         check()
+    except Exception:
+        check()  # what fails because its installer was ended is not the news
+        raise
     finally:
         signal.signal(signal.SIGINT, python)
         _heard.clear()
@@ -56,10 +61,15 @@ def check() -> None:
 def ended_by_it(process: subprocess.Popen[str]) -> Iterator[None]:
     """End `process` when Ctrl-C is pressed, also if that was while it started."""
     _running.add(process)
+    is_main = threading.current_thread() is threading.main_thread()
     try:
         if _heard.is_set():
             process.terminate()
+        elif is_main:
+            _waiting.set()
         yield
     finally:
+        if is_main:
+            _waiting.clear()
         _running.discard(process)
     check()

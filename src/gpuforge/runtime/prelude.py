@@ -28,7 +28,7 @@ call, most calls of the function skip inspection: see `ShortCalls`."""
 SEEN_SECONDS, SEEN_EVERY_SECONDS = 5.0, 1.0
 """A prelude of short calls that lasts as long as the first is published, and again at the second:
 it may last as long as the program, which other processes shall see. The import takes 5 ms."""
-_WARMUP = "GPUFORGE_WARMUP"
+_WARMUP, _ON = "GPUFORGE_WARMUP", ("1", "true", "yes", "on")
 _INERT = ("GPUFORGE_CACHE_FOLDER", "GPUFORGE_CORPUS", _WARMUP)
 _PROJECT_FILE = "gpuforge.toml"
 
@@ -111,7 +111,7 @@ class Prelude:
         if self.over:
             return False
         configured = not self._checked and _is_configured()
-        if not self._checked and os.environ.get(_WARMUP):
+        if not self._checked and os.environ.get(_WARMUP, "").lower() in _ON:
             self.warms = True
         self._checked = True
         if configured or pinned:

@@ -248,3 +248,13 @@ def a_product_of_several_written_into_out(x, made):
 def angles_of_zeros_that_a_compiler_can_compute(n, x):
     zero = n - n
     return np.arctan2(zero, zero), np.arctan2(x * 0, zero), np.arctan2(zero, -(x * 0))
+
+
+@pattern(lambda: (vec(4),))
+def writes_into_what_was_made_of_a_scalar(x):
+    total = x.sum()
+    flat, row, first = total.reshape(-1), np.atleast_1d(total), x[0].reshape(1)
+    flat *= 2
+    row += 1
+    first[0] = 9
+    return total, flat, row, first, x

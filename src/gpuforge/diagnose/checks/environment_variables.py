@@ -124,8 +124,10 @@ def _of_another(site: Site, folder: str, own: str) -> list[str]:
     for name in sorted({*there}.intersection(os.listdir(own))):
         with suppress(OSError), open(f"{folder}/{name}", "rb") as file:
             head = file.readline(256)
-            is_script = head[:2] == b"#!" and b"python" in head
-            found += [name] * (is_script and not any(place in head for place in places))
+            is_script = head[:2] == b"#!" and b"python" in head and b"/env " not in head
+            starts = os.path.dirname(os.path.realpath(head[2:].strip().partition(b" ")[0]))
+            same = starts in places or any(place in head for place in places)
+            found += [name] * (is_script and not same)
     return found[:3]
 
 

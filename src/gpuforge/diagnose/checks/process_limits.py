@@ -51,15 +51,16 @@ def _limits() -> Iterator[Finding]:
         ("RLIMIT_DATA", LEAST_BYTES, "data", "d"),
         ("RLIMIT_FSIZE", LEAST_FILE_BYTES, "the size of files", "f"),
         ("RLIMIT_STACK", LEAST_STACK_BYTES, "the stack", "s"),
-        ("RLIMIT_CPU", LEAST_SECONDS, "seconds of processor time", "t"),
+        ("RLIMIT_CPU", LEAST_SECONDS, "processor time", "t"),
     )
     for name, least, what, letter in limited:
         number = getattr(resource, name, None)
         have = resource.getrlimit(number)[0] if number is not None else resource.RLIM_INFINITY
         unbound = name == "RLIMIT_NPROC" and os.geteuid() == 0  # it does not bind root
         if have not in (resource.RLIM_INFINITY, -1) and have < least and not unbound:
-            shown = format_bytes(have) if least > 1000 else str(have)
-            message = f"this process is limited to {shown} of {what}, with which libraries fail"
+            unit = " s" if name == "RLIMIT_CPU" else ""
+            shown = format_bytes(have) if least > 1000 else f"{have}{unit}"
+            message = f"this process is limited to {shown} of {what}, with which programs fail"
             yield _warning(message, f"{name}={have}", f"Raise it: ulimit -{letter} unlimited")
 
 

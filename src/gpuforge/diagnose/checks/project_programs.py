@@ -160,7 +160,9 @@ def _only_a_folder(modules: Modules, top: str, places: tuple[Path, ...]) -> str:
         return ""
     inside = list(islice(folder.rglob("*"), ENTRIES))
     is_all = len(inside) < ENTRIES and not any(map(Path.is_symlink, (folder, *inside)))
-    return str(folder) * (is_all and not any(one.name.endswith(_IS_MODULE) for one in inside))
+    is_left = all(one.is_dir() or one.suffix == ".pyc" for one in inside)
+    bare = folder.parent == places[0] and not any(one.name.endswith(_IS_MODULE) for one in inside)
+    return str(folder) * (is_all and (bare or is_left))
 
 
 def _insufficient(site: Site, module: Module) -> Iterator[Finding]:

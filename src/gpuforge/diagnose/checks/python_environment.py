@@ -20,6 +20,7 @@ SUMMARY = "the active environment works and can be changed"
 SHOWN = 5
 OPTIONAL, BUILT_APART = ("_bz2", "_ctypes", "_lzma", "_sqlite3", "_ssl"), 30
 # Scripts start an interpreter with a long path or spaces through the shell; "\r" is of Windows.
+_PIP = re.compile(r"pip[\d.]*")
 _STARTS = re.compile(rb"""#!(?:/bin/sh\n'''exec' )?"?(/[^"\n]*/python[\d.]*\r?|/.*\r(?=\n))"?""")
 CREATE = "Create an environment for your packages: gpuforge env create --path FOLDER"
 
@@ -67,7 +68,7 @@ def _flaws(site: Site) -> Iterator[Finding]:
     if not is_writable(folder):
         yield of_cause("site_packages_permission_denied", "error", evidence=(str(folder),))
     if moved and Path(moved[0]).name.startswith("pip"):
-        where = "changes another environment" if os.path.exists(moved[1]) else "does not exist"
+        where = "is that of another environment" if os.path.exists(moved[1]) else "does not exist"
         message = f"{moved[0]} starts {moved[1]}, which {where}: {prefix} was moved or copied"
         steps = (f"Use python -m pip, or create it again: python -m venv --clear {prefix}",)
         yield Finding("error", message, "environment_moved", moved, steps)
@@ -141,9 +142,10 @@ def _broken_script(prefix: Path) -> tuple[str, str] | None:
     for path in sorted(prefix.glob("bin/*")):
         with suppress(OSError), open(path, "rb") as file:
             starts = _STARTS.match(file.read(256))
-            if starts and (not os.path.exists(starts[1]) or (
-                path.name.startswith("pip") and _is_of_another(starts[1], prefix)
-            )):  # fmt: skip
+            is_pip = _PIP.fullmatch(path.name) and not path.is_symlink()
+            if starts and (
+                not os.path.exists(starts[1]) or (is_pip and _is_of_another(starts[1], prefix))
+            ):
                 found.append((str(path), os.fsdecode(starts[1]).replace("\r", "\\r")))
     return next((script for script in found if "/bin/pip" in script[0]), next(iter(found), None))
 

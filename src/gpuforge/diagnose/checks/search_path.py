@@ -111,7 +111,7 @@ def _failing(site: Site, path: Path, modules: set[str], line: str) -> str:
     tops = {one.name.partition(".")[0] for node in imports for one in node.names}
     if lacking := sorted(tops - modules):
         return f"the module {lacking[0]} is not installed"
-    named = () if re.search(r"\b(?:try|if)\b", line) else _VARIABLE.findall(line)
+    named = () if re.search(r"\b(?:try|if|in|get)\b", line) else _VARIABLE.findall(line)
     if unset := [name for name in named if name not in site.probe.environ]:
         return f"the variable {unset[0]} is not set"
     space = _NAMESPACE.search(line) if "module_from_spec(" in line else None
@@ -127,9 +127,20 @@ def unreadable(text: bytes) -> str:
         ast.parse(text)
     except SyntaxError as error:
         return f"invalid syntax: {error.msg}"
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return str(error)
     return ""
+
+
+def _imports_in(content: bytes) -> list[str]:
+    """Return the lines of a module's imports, unless it changes where modules are found."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError):
+        return []  # which is reported on its own
+    if b"sys.path" in content:
+        return []
+    return [ast.unparse(one) for one in tree.body if isinstance(one, ast.Import | ast.ImportFrom)]
 
 
 def _is_folder(path: Path) -> bool:
@@ -156,7 +167,7 @@ def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
                 steps = (f"Correct {path}, or delete it.",)
                 message = f"{path} cannot be run: {fault}"
                 yield str(path), Finding("error", message, "search_path_gone", (str(path),), steps)
-            lines = text_of(content).splitlines()
+            lines = text_of(content).splitlines() if adds else _imports_in(content)
             added = [p for line in lines if line and (p := folder / line) and _is_folder(p)]
             modules |= {one.partition(".")[0] for p in added for one in os.listdir(p)}
             for number, line in enumerate(lines, 1):

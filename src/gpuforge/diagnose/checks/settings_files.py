@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from glob import glob
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def _files(site: Site, row: Row) -> list[Path]:
 
 
 def _matching(path: str) -> list[str]:
-    return sorted(glob(path)) if "*" in path else [path]
+    return sorted(glob(escape(path).replace("[*]", "*"))) if "*" in path else [path]
 
 
 def _misset(site: Site, row: Row, path: Path, settings: Settings) -> Iterator[str]:

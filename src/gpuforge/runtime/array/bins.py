@@ -39,11 +39,14 @@ def weighted_counts(array: Any, weights: Any, edges: Any) -> Any:
 def is_even(edges: Any) -> bool:
     """Return whether the bin of a value can be computed, or is next to the computed one."""
     bins = len(edges) - 1
-    if not 0 < bins <= _MOST_BINS.get(edges.dtype.char, 0):
+    if not 0 < bins <= _MOST_BINS.get(edges.dtype.char, 0) or not edges[-1] > edges[0]:
         return False
     width = (float(edges[-1]) - float(edges[0])) / bins
+    with np.errstate(over="ignore"):
+        if np.isinf(bins / (edges[-1] - edges[0])):
+            return False
     straight = float(edges[0]) + width * np.arange(bins + 1)
-    return bool(width > 0 and np.abs(edges - straight).max() <= _TOLERANCE * width)
+    return bool(np.abs(edges - straight).max() <= _TOLERANCE * width)
 
 
 def _piece(array: Any, weights: Any, edges: Any) -> Any:

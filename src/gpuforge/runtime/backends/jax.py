@@ -332,7 +332,10 @@ def _not_finite(result: Any) -> Any:
 
 
 def _arctan2(xp: Any, y: Any, x: Any) -> Any:
-    """Return ``arctan2(y, x)``, which is NaN on a CPU where XLA knows that both are 0."""
+    """Return ``arctan2(y, x)``, which is NaN on a CPU where XLA knows that both are 0.
+
+    Subnormal numbers count as 0 there, as everywhere in XLA.
+    """
     return xp.arctan2(y, xp.where((y == 0) & (x == 0), xp.copysign(1, x), x))
 
 

@@ -22,7 +22,7 @@ from gpuforge.units import format_bytes
 _log = logger("placement")
 WAITS = "its calls were too short so far to decide where they run"
 WAITS_AGAIN = "deciding where its calls run has taken too large a share of their time so far"
-EFFECTS = "it gets no array and may do more than compute, which must not happen twice"
+EFFECTS = "it gets no array, and a recording that has to start again would repeat its effects"
 COMPILE_SECONDS = 3.0
 """Limit for compiling one graph."""
 MAX_GRAPHS = 16

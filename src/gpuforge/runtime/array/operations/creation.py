@@ -48,11 +48,11 @@ def full_node(recorder: Recorder, shape: Any, value: Any, dtype: Any) -> Node:
     _check_size(lengths, made)
     try:
         with np.errstate(over="raise", invalid="raise"):
-            filled = np.array(value, made)
-            number = filled.item()
+            number = np.array(value, made).item()
     except (ArithmeticError, TypeError, ValueError) as error:
         raise Unsupported(str(error)) from None
-    if not number and any(filled.tobytes()):
+    parts = (number.real, number.imag) if made.kind == "c" else (number,)
+    if any(part == 0 and str(part).startswith("-") for part in parts):
         raise Unsupported("-0.0, which is equal to 0.0 where graphs are compared")
     return recorder.note(FULL, (), (lengths, number, made), lengths, made)
 

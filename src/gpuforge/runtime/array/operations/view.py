@@ -44,7 +44,7 @@ def _reshaped(x: Array, shape: Shape) -> Array:
     """Return a view of another shape if NumPy can make one, else a copy."""
     node = node_of(x)
     made = reshape(x._recorder, node, shape)
-    if x._storage is not None and not _is_view(x, shape):
+    if x._scalar or (x._storage is not None and not _is_view(x, shape)):
         return make(x._recorder, made)
     return view(x, ("reshape", shape), made)
 
