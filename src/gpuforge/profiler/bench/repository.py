@@ -61,8 +61,7 @@ def checked_out(root: Path, ref: str) -> Iterator[tuple[str, Path]]:
         raise UnknownName.among("git ref", ref, tags, hint=hint) from None
     with tempfile.TemporaryDirectory(prefix="gpuforge-bench-") as folder:
         above = Path(folder).resolve()
-        deeper = len(root.parts) - len(above.parts) - 1
-        tree = above.joinpath(*["base"] * max(1, deeper + 1))
+        tree = above.joinpath(*["base"] * max(1, len(root.parts) - len(above.parts)))
         git(root, "worktree", "add", "--detach", "--quiet", str(tree), commit)
         try:
             yield commit, tree

@@ -223,6 +223,7 @@ def _edges(array: Array, bins: Any, range_: Any) -> Any:
     elif isinstance(bins, str):
         raise Unsupported("bins given by name")
     try:
-        return np.histogram_bin_edges(ends, bins, range_)
+        with np.errstate(all="ignore"):  # NumPy warns where it then refuses, and is asked again
+            return np.histogram_bin_edges(ends, bins, range_)
     except (ValueError, TypeError) as error:
         raise Unsupported(str(error)) from None
