@@ -313,7 +313,7 @@ def test_libraries_that_need_each_other_are_executed_once_by_two_threads(tmp_pat
         (tmp_path / "site-packages" / name).mkdir(parents=True)
         (tmp_path / "site-packages" / name / "part.py").touch()
         (tmp_path / "site-packages" / name / "__init__.py").write_text(
-            f"import sys, time\nprint('{name} begins')\ntime.sleep(0.2)\n"
+            f"import sys, time\nsys.stdout.write('{name} begins\\n')\ntime.sleep(0.2)\n"
             f"getattr(sys.modules['{other}'], 'value', None)\nimport {other}.part\nvalue = 1\n"
         )
     (tmp_path / "program.py").write_text(
