@@ -524,6 +524,8 @@ class TestCaptured:
         lambda n: np.full_like(np.arange(4.0 * n).reshape(n, 4).T, 3),
         lambda n: np.ones_like(np.zeros((4, n)).T, order="C"),
         lambda n: np.zeros_like(np.zeros((n, 3), order="F"), shape=(n, 2, 2)),
+        lambda n: np.zeros_like(np.zeros((n, 4, 2)).transpose(1, 0, 2)),
+        lambda n: np.full_like(np.zeros((n, 4), order="F")[::2], 7, shape=(6, 5)),
         lambda n: np.eye(float(n)),
         lambda n: np.eye(n, k=1.0),
         lambda n: np.zeros(n, device="gpu"),

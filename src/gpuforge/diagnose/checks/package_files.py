@@ -6,6 +6,7 @@ import _imp
 import math
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,14 +66,15 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
         return
     name = f"{one.name} {one.version}"
     if not one.metadata and one.info.is_dir() and not os.access(one.info, os.X_OK):
-        step = f"As its owner, let others read it: chmod -R go+rX {one.folder}"
+        step = f"As its owner, let others read it: chmod -R go+rX {shlex.quote(str(one.folder))}"
         message = f"{name} cannot be used: this user may not read it"
         yield Finding("error", message, "package_unreadable", (str(one.info),), (step,))
         return
     if fault := _fault_of_description(one):
         is_linked = os.path.islink(f"{one.info}/METADATA")  # to a cache of uv that was cleaned
         repair = () if is_linked else reinstall(site, one)
-        first = f"find {one.folder} -xtype l -delete; " * is_linked  # pip would write to the links
+        broken = f"find {shlex.quote(str(one.folder))} -xtype l -delete; "
+        first = broken * is_linked  # pip would write to the links
         steps = (f"Reinstall it: {first}pip install --ignore-installed {one.name}=={one.version}",)
         message = f"{name} is damaged: {fault}"
         yield Finding("error", message, "package_incomplete", (str(one.info),), steps, repair)

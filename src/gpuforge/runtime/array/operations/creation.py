@@ -146,9 +146,22 @@ def full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, or
     """Record an array of one value, like another."""
     array = taken(recorder, a)
     wanted = array.shape if shape is None else _shape(shape)
+    made, laid = dtype or array.dtype, layout(array)
+    if order == "K" and len(wanted) == laid.ndim > 1:
+        axes = _axes_in_memory(laid)
+        given = full(recorder, [wanted[axis] for axis in axes], fill_value, made, device=device)
+        return given if axes == sorted(axes) else transpose_(recorder, given, np.argsort(axes))
     if order in ("K", "A"):
-        order = "F" if len(wanted) == array.ndim and layout(array).flags.fnc else "C"
-    return full(recorder, wanted, fill_value, dtype or array.dtype, order, device=device)
+        order = "F" if order == "A" and laid.flags.fnc else "C"
+    return full(recorder, wanted, fill_value, made, order, device=device)
+
+
+def _axes_in_memory(laid: np.ndarray[Any, Any]) -> list[int]:
+    """Return the axes of an array from the largest step in memory to the smallest, as for "K"."""
+    axes = list(range(laid.ndim))
+    if laid.flags.c_contiguous:
+        return axes
+    return axes[::-1] if laid.flags.fnc else sorted(axes, key=lambda axis: -abs(laid.strides[axis]))
 
 
 @notes(np.where)
