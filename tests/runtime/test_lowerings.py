@@ -167,6 +167,30 @@ def test_an_axis_of_one_element(backend: Backend) -> None:
         _compared(backend, lambda x: np.argmax(x, 0) + np.argmin(x, axis=0), x)
 
 
+SUMS: list[Callable[..., Any]] = [
+    lambda x, w: (x[:, :, None] * w[None]).sum(axis=1),
+    lambda x, w: (x[:, :, None] * w[None].astype(np.float64)).sum(axis=1),
+    lambda x, w: (x[:, None, :] * w.T[None]).sum(axis=2),
+    lambda x, w: (np.sqrt(x)[:, :, None] * w.astype(np.float64)[None]).sum(axis=1),
+    lambda x, w: np.abs(x[:, :, None] - w[None]).sum(axis=1) @ w.T,
+]
+
+
+@pytest.mark.parametrize("sums", SUMS)
+@pytest.mark.parametrize("shape", [(8, 16, 16), (33, 17, 9), (3, 128, 5)])
+def test_sums_of_products_with_axes_of_one_element(
+    backend: Backend, sums: Callable[..., Any], shape: tuple[int, int, int]
+) -> None:
+    """XLA's rewriting to YNNPACK read memory beyond some of them."""
+    rows, inner, columns = shape
+    draw = np.random.default_rng(0)
+    for one, two in (("f", "f"), ("f", "d"), ("d", "f"), ("d", "d")):
+        x, w = draw.random((rows, inner)).astype(one), draw.random((inner, columns)).astype(two)
+        engine = BackendEngine(backend, NumpyBackend(), Programs())
+        found, _ = recorded(sums, x, w, engine=engine)
+        np.testing.assert_allclose(found, sums(x, w), rtol=1e-4)
+
+
 def test_the_first_of_several_nan_is_the_extreme(backend: Backend) -> None:
     x = RANDOM.random((40, 70))
     x[RANDOM.random(x.shape) < 0.1] = NAN

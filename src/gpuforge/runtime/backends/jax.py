@@ -4,7 +4,9 @@ Where JAX differs from NumPy for some values there is a guard: it clamps indices
 conversions beyond the dtype, does not check integers divided by zero, and drops NaN in extremes of
 long arrays on a CPU. XLA flushes subnormal numbers to zero on the CPU in every operation. XLA's
 algebraic simplification is switched off per program: it simplifies ``(x + 1e300) - 1e300`` and
-``log(exp(x))`` to ``x``, and a mask times NaN to 0. On a CPU, programs are as fast without it. LLVM
+``log(exp(x))`` to ``x``, and a mask times NaN to 0. On a CPU, programs are as fast without it. So
+is the rewriting to YNNPACK, except of matrix products: it takes for granted that broadcasts were
+simplified, and sums of products with axes of length 1 are wrong otherwise. LLVM
 rounds a product and a sum only once (FMA); a fence keeps them apart.
 
 Sources: JAX documentation, ``jax.jit`` (compiler_options); XLA, `xla_disable_hlo_passes` and
@@ -55,7 +57,12 @@ _MEMORY_VARIABLES = (
 )  # fmt: skip
 """By which a user chooses how JAX takes a GPU's memory; the first is set if none is."""
 _CALLED = re.compile('custom_call_target="([^"]*)"')
-_AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
+_AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp,dot-library-rewriter"}
+_WITH_PRODUCTS = {
+    "xla_disable_hlo_passes": "algsimp",
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT",
+}
+"""Options for programs with matrix products, which take twice as long without YNNPACK."""
 
 
 class JaxBackend(Backend):
@@ -103,8 +110,18 @@ class JaxBackend(Backend):
                     told.append(found.traced())
             return made, [reduce(or_, told)] if told else [], []
 
-        made = self.jax.jit(own, compiler_options=_AS_WRITTEN).lower(_ONE, *given).compile()
+        options = self._options_for_products if _has_products(function) else _AS_WRITTEN
+        made = self.jax.jit(own, compiler_options=options).lower(_ONE, *given).compile()
         return _Compiled(made, looked_at)
+
+    @cached_property
+    def _options_for_products(self) -> dict[str, str]:
+        """The compiler's options for matrix products, if this version knows them."""
+        try:
+            self.jax.jit(abs, compiler_options=_WITH_PRODUCTS).lower(_ONE).compile()
+        except Exception:  # noqa: BLE001 - a library without them, or another device
+            return _AS_WRITTEN
+        return _WITH_PRODUCTS
 
     @cached_property
     def stored_under(self) -> str:
@@ -155,6 +172,10 @@ class JaxBackend(Backend):
 
     def exhausted(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+
+
+def _has_products(function: Any) -> bool:
+    return any(entry[0].kind == "contraction" for entry in function.graph.entries)
 
 
 class _Compiled:
