@@ -22,6 +22,7 @@ from hypothesis.extra import numpy as arrays
 from hypothesis.extra.array_api import make_strategies_namespace
 
 import gpuforge as gf
+from gpuforge.runtime.array.graph import REPEAT
 from gpuforge.runtime.array.table import OPERATIONS
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.evaluation.engine import BackendEngine, Outcome, Programs
@@ -166,7 +167,7 @@ def test_what_is_not_done_there_has_a_reason(backend: Any) -> None:
     lowering, chars = backend.lowering, "?bBhHiIlLefdFD"
     reasons = [lowering.refusal(row, np.dtype(c)) for row in OPERATIONS.values() for c in chars]
     assert all(len(reason) > 10 for reason in reasons if reason)
-    assert set(lowering.functions) <= set(OPERATIONS)
+    assert set(lowering.functions) <= {*OPERATIONS, REPEAT.name}
     for named in (lowering.guards, lowering.result_guards, lowering.refused, lowering.reusing):
         assert set(named) <= set(OPERATIONS)
     assert lowering.views <= set(lowering.functions)

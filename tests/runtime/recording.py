@@ -24,7 +24,7 @@ class Reference:
     def __init__(self) -> None:
         self.able = Able()
         self.dtypes = frozenset("?bBhHiIlLqQefdgFDG")
-        self.tape_limit = 128
+        self.tape_limit, self.repeats = 128, False
 
     def supports(self, operation: Operation, dtype: Dtype) -> str:
         return ""

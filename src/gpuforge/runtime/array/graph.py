@@ -27,7 +27,8 @@ class Operation:
     name : its key in the libraries' lowerings
     compute : NumPy's function, called with the values of the inputs, then the parameters
     kind : class of the operation: ``elementwise``, ``reduction``, ``contraction``, ``scan``,
-        ``sort``, ``gather``, ``factorisation``, ``transform``, ``creation`` or ``view``
+        ``sort``, ``gather``, ``factorisation``, ``transform``, ``creation``, ``view`` or
+        ``repetition``
     structural : whether it implements shared memory: views, and writes through them
     raises : whether NumPy may raise because of values; it is then evaluated at its statement
     """
@@ -50,6 +51,35 @@ INPUT = Operation("input", _given, "creation")
 """An array from outside the tape; its parameters are dtype and shape."""
 NUMBER = Operation("number", _given, "creation")
 """A Python number; its type is the parameter, its value is not part of the key."""
+
+
+def repeated(*given: Any) -> tuple[list[Any], list[Any]]:
+    """Run the turns of a repetition one after the other, for a library without guards.
+
+    The arguments are the inputs, the program of one turn, and the `Repetition`. Return the outputs
+    of the last turn, and no results of guards.
+    """
+    *inputs, program, repetition = given
+    taken, made = list(inputs), []
+    for slot in program.owned:
+        taken[slot] = inputs[slot].copy(order="K")
+    arrays = program.arrays
+    for turn in range(repetition.count):
+        for slot in repetition.each:
+            value = inputs[slot][turn, ...]
+            taken[slot] = value if arrays[slot] else value.item()
+        made, _, _ = program(*taken)
+        for slot, output in repetition.carried:
+            taken[slot] = made[output]
+    return made, []
+
+
+REPEAT = Operation("turns", repeated, "repetition")
+"""Equal turns of a loop; its parameter is a `Repetition`."""
+PICK = Operation("turn_output", lambda found, output: found[0][output], "repetition")
+"""One output of a repetition; its parameter is which."""
+OWN = {one.name: one for one in (INPUT, NUMBER, REPEAT, PICK)}
+"""Operations of graphs that are not in the table, by name."""
 
 Entry = tuple[Operation, tuple[int, ...], tuple[Any, ...]]
 Lines = dict[int, tuple[str, int]]
@@ -121,3 +151,21 @@ class Graph:
 
     entries: tuple[Entry, ...]
     outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Turns of a loop that compute the same graph, each from the outputs of the one before.
+
+    Attributes
+    ----------
+    graph : what one turn computes
+    count : number of turns
+    carried : (input of a turn, output of the turn before that it is)
+    each : inputs that are another number or small array in each turn; they are given stacked
+    """
+
+    graph: Graph
+    count: int
+    carried: tuple[tuple[int, int], ...]
+    each: tuple[int, ...]

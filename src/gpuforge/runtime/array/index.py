@@ -10,8 +10,9 @@ import numpy as np
 from gpuforge.runtime.array.graph import Shape
 from gpuforge.runtime.array.unsupported import Unsupported
 
-PLACE, NEW = "place", "new"
-"""In a pattern: an integer, passed separately, and a new axis. Else (start, stop, step)."""
+PLACE, NEW, SPAN = "place", "new", "span"
+"""In a pattern: an integer, passed separately, and a new axis. Else (start, stop, step), or in a
+loop whose slices move (SPAN, length, step) with the start passed separately."""
 Pattern = tuple[Any, ...]
 
 
@@ -63,9 +64,14 @@ def _to_numpy(pattern: Pattern, places: Any) -> tuple[Any, ...]:
     return tuple(
         next(numbers) if part is PLACE or part == PLACE
         else None if part == NEW
+        else _span(next(numbers), *part[1:]) if part[0] == SPAN
         else slice(*part)
         for part in pattern
     )  # fmt: skip
+
+
+def _span(start: int, length: int, step: int) -> slice:
+    return slice(start, start + (length - 1) * step + 1, step) if length else slice(0)
 
 
 @lru_cache(maxsize=4096)
@@ -104,16 +110,21 @@ def is_basic(part: Any) -> bool:
 
 
 def parse_plain(index: Any, shape: Shape) -> Basic | None:
-    """Return an index of plain integers and slices, the most frequent kind; else None."""
+    """Return an index of plain integers, slices and new axes, the most frequent kind; else None."""
     parts = index if type(index) is tuple else (index,)
-    given, axes = len(parts), len(shape)
-    if given > axes:
-        return None
+    axis, axes = 0, len(shape)
     pattern: list[Any] = []
     places: list[int] = []
     made: list[int] = []
-    for length, part in zip(shape, parts, strict=False):
-        kind = type(part)
+    for part in parts:
+        if part is None:
+            pattern.append(NEW)
+            made.append(1)
+            continue
+        if axis == axes:
+            return None
+        length, kind = shape[axis], type(part)
+        axis += 1
         if kind is slice:
             if part.start is part.stop is part.step is None:
                 pattern.append((0, length, 1))
@@ -131,7 +142,7 @@ def parse_plain(index: Any, shape: Shape) -> Basic | None:
             places.append(part + length if part < 0 else part)
         else:
             return None
-    for length in shape[given:]:
+    for length in shape[axis:]:
         pattern.append((0, length, 1))
         made.append(length)
     return Basic(tuple(pattern), tuple(places), tuple(made))

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import Counter
+from functools import lru_cache
 from importlib import import_module
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
@@ -28,6 +30,7 @@ from gpuforge.runtime.array.graph import (
     Tape,
 )
 from gpuforge.runtime.array.rules import count
+from gpuforge.runtime.array.turns import Turn, resolve
 from gpuforge.runtime.array.unsupported import NotRecordable, Unsupported
 
 _errstate_variable: Any = getattr(
@@ -38,6 +41,8 @@ TAPE_LIMIT, TAPE_MAXIMUM = 128, 1024
 """A tape with more entries is evaluated at the next loop iteration, or at once."""
 TAPE_BYTES = 1 << 30
 """Most bytes of a longer tape, if all its values were of the largest one's size."""
+MOST_TURNS = 4096
+"""So many full tapes are not left to wait."""
 MOST_EVALUATIONS = 256
 """A call with more evaluations is not replayed."""
 NUMERIC_KINDS = "biufc"
@@ -103,6 +108,7 @@ class Engine(Protocol):
     latest : the program of the last evaluation; None if it did not compute the values
     pace : ends a recording that takes too long; None for no limit
     tape_limit : what `TAPE_LIMIT` is for tapes of small arrays
+    repeats : whether it runs the turns of a loop as one program
     """
 
     able: Able
@@ -110,6 +116,7 @@ class Engine(Protocol):
     latest: Any
     pace: Any
     tape_limit: int
+    repeats: bool
 
     def supports(self, operation: Operation, dtype: Dtype) -> str:
         """Return why the operation stays on NumPy for inputs of `dtype`; empty if it runs here."""
@@ -141,12 +148,14 @@ class Recorder:
     closed : whether the call has ended; NumPy then computes everything
     tape_limit : what `TAPE_LIMIT` is for this tape
     stretched : whether that was set for its arrays
+    turns : full tapes that wait to be evaluated
+    left : whether this tape goes on beyond the loop of the one before
     """
 
     __slots__ = (
         "__weakref__ able arguments began closed engine errstate evaluated evaluations exports"
-        " fallbacks filters modes namespace quick reads stretched strided tape tape_limit trouble"
-        " turned"
+        " fallbacks filters left modes namespace quick reads stretched strided tape tape_limit"
+        " trouble turned turns"
     ).split()
 
     def __init__(self, engine: Engine) -> None:
@@ -155,6 +164,8 @@ class Recorder:
         self.able = engine.able
         self.quick = engine.able.quick
         self.tape_limit, self.stretched = TAPE_LIMIT, False
+        self.turns: list[Turn] = []
+        self.left = False
         self.fallbacks: dict[tuple[str, str], tuple[str, int]] = {}
         self.evaluated = self.reads = 0
         self.evaluations: list[Evaluation] | None = None
@@ -188,14 +199,14 @@ class Recorder:
         return node
 
     def begin(self) -> None:
-        """Evaluate a tape that has become too long, before new entries refer to places on it."""
+        """End a tape that has become too long, before new entries refer to places on it."""
         length = len(self.tape.entries)
         if not length:
-            self.began = None
+            self.began = self.began if self.turns else None
         elif length > TAPE_MAXIMUM or (
-            length > self.tape_limit and not self._stretch(length) and self._comes_round()
+            length > self.tape_limit and not self._stretch(length) and self._comes_round(length)
         ):
-            self.evaluate()
+            self.turn() if self.engine.repeats else self.evaluate()
 
     def _stretch(self, length: int) -> bool:
         """Return whether the tape may be longer, since its arrays are small."""
@@ -207,13 +218,38 @@ class Recorder:
         self.tape_limit, self.stretched = min(self.engine.tape_limit, max(most, TAPE_LIMIT)), True
         return length <= self.tape_limit
 
-    def _comes_round(self) -> bool:
+    def _comes_round(self, length: int) -> bool:
         frame = user_frame()
-        here = (frame.f_code, frame.f_lasti)
-        if self.began is None:
-            self.began = here
+        # Not f_lasti alone: it moves by some places once Python has specialised an instruction.
+        here = (frame.f_code, _positions(frame.f_code)[frame.f_lasti // 2])
+        left = length > 2 * self.tape_limit and not self.left  # the loop of the turns before
+        if self.began is None or left:
+            self.began, self.left = here, left
             return False
         return self.began == here
+
+    def turn(self) -> None:
+        """Let a full tape wait: the turns of a loop may be evaluated together."""
+        if self.engine.pace is not None:
+            self.engine.pace.check_turn()
+        tape, self.tape = self.tape, Tape()
+        wanted = self._wanted(tape)
+        for node in tape.nodes:
+            if node is not None:
+                node.tape = None
+        self.turns.append(Turn.of(tape, wanted, self.turns[-1] if self.turns else None))
+        self.left = False
+        if len(self.turns) > MOST_TURNS:
+            self._evaluate_turns()
+
+    @staticmethod
+    def _wanted(tape: Tape) -> list[int]:
+        """Return the places of the entries that something still refers to."""
+        return [
+            index
+            for index, referred in enumerate(references(tape.nodes))
+            if referred and tape.entries[index][0] not in (INPUT, NUMBER)
+        ]
 
     def check(self, operation: Operation, dtype: Dtype) -> None:
         """Raise Unsupported unless the backend computes `operation` on `dtype` as NumPy does."""
@@ -245,7 +281,8 @@ class Recorder:
             node.tape, node.index = tape, len(tape.entries)
             tape.entries.append((INPUT, (), (node.dtype, node.shape)))
             tape.nodes.append(node)
-            tape.inputs.append(node.host if node.value is None else node.value)
+            value = node.host if node.value is None else node.value
+            tape.inputs.append(node if value is None else value)  # its turn may wait
             tape.origins.append(node.made)
         return node.index
 
@@ -283,13 +320,14 @@ class Recorder:
 
         If NumPy raises for the last recorded entries, the others remain to be evaluated.
         """
+        if self.turns:
+            last = self.tape.entries[-1:]
+            if last and not last[0][0].raises:
+                self.turn()
+            self._evaluate_turns()
         tape, self.tape = self.tape, Tape()
         self.tape_limit, self.stretched = TAPE_LIMIT, False
-        wanted = [
-            index
-            for index, referred in enumerate(references(tape.nodes))
-            if referred and tape.entries[index][0] not in (INPUT, NUMBER)
-        ]
+        wanted = self._wanted(tape)
         try:
             values = self.engine.run(tape, wanted, self.modes) if wanted else []
         except BaseException as error:
@@ -301,14 +339,44 @@ class Recorder:
             self.tape = tape
             raise
         self.evaluated += len(tape.entries) - len(tape.inputs) if wanted else 0
-        number = self._evaluation(tape) if wanted else 0
-        for output, (index, value) in enumerate(zip(wanted, values, strict=True)):
-            node = tape.nodes[index]
-            assert node is not None
-            node.value, node.made = value, Output(number, output)
+        self._keep(tape, [tape.nodes[index] for index in wanted], values)
         for node in tape.nodes:
             if node is not None:
                 node.tape = None
+
+    def _evaluate_turns(self) -> None:
+        """Evaluate the tapes that wait, equal ones together."""
+        from gpuforge.runtime.array.repetition import folded
+
+        turns, tape = self.turns, self.tape
+        held = Counter(id(one) for turn in turns for one in turn.inputs)
+        held.update(map(id, (*tape.inputs, *filter(None, tape.nodes))))
+        nodes = [node for turn in turns for node in turn.nodes]
+        alive = {
+            id(node)
+            for node, referred in zip(nodes, references(nodes), strict=True)
+            if referred > held[id(node)] + 1
+        }
+        alive.update(map(id, tape.inputs))
+        for part in folded(list(turns), alive):
+            if not part.wanted:
+                continue
+            resolve(part.tape)
+            try:
+                values = self.engine.run(part.tape, part.wanted, self.modes)
+            except NotRecordable as error:
+                self.trouble = str(error)
+                raise
+            self.evaluated += part.operations
+            self._keep(part.tape, part.nodes, values)
+        self.turns, self.began = [], None
+        resolve(tape)
+
+    def _keep(self, tape: Tape, nodes: list[Any], values: list[Any]) -> None:
+        """Keep the values of an evaluated tape in their nodes."""
+        number = self._evaluation(tape) if nodes else 0
+        for output, (node, value) in enumerate(zip(nodes, values, strict=True)):
+            node.value, node.made = value, Output(number, output)
 
     def _evaluation(self, tape: Tape) -> int:
         """Remember an evaluation for a replay, and return its number."""
@@ -323,7 +391,7 @@ class Recorder:
     def host(self, node: Node) -> Host:
         """Return the value of a node as a NumPy array, which must not be written into."""
         self.reads += 1
-        if node.tape is not None and node.value is None and node.host is None:
+        if node.value is None and node.host is None:
             self.force()
         if node.host is None:
             node.host = self.engine.get(node.value)
@@ -369,6 +437,12 @@ class Recorder:
             frame = user_frame()
             line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         self.fallbacks[name, reason] = (line, times + 1)
+
+
+@lru_cache(maxsize=64)
+def _positions(code: CodeType) -> list[Any]:
+    """Return the place in the source of each unit of a function's bytecode."""
+    return list(code.co_positions())
 
 
 def user_frame() -> FrameType:

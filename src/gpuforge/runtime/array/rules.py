@@ -54,6 +54,8 @@ def normalise_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     """Return the axes that `axis` (None for all, a number or a tuple) stands for, in order."""
     if axis is None:
         return tuple(range(ndim))
+    if type(axis) is int:
+        return (normalise_axis(axis, ndim),)
     given = axis if isinstance(axis, tuple | list) else (axis,)
     axes = tuple(sorted(normalise_axis(one, ndim) for one in given))
     if len(set(axes)) < len(axes):

@@ -9,7 +9,7 @@ import copyreg
 from collections.abc import Callable
 from typing import Any
 
-from gpuforge.runtime.array.graph import INPUT, NUMBER, Operation
+from gpuforge.runtime.array.graph import OWN, Operation
 
 Recording = Callable[..., Any]
 
@@ -35,8 +35,7 @@ def row(
 
 def operation(name: str) -> Operation:
     """Return the operation with a name: pickled graphs contain operations by name."""
-    found = {INPUT.name: INPUT, NUMBER.name: NUMBER}.get(name)
-    return OPERATIONS[name] if found is None else found
+    return OWN[name] if name in OWN else OPERATIONS[name]
 
 
 copyreg.pickle(Operation, lambda row: (operation, (row.name,)))

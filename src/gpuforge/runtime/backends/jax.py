@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 
 from gpuforge.dataclass import dataclass
-from gpuforge.runtime.array.index import NEW, PLACE
+from gpuforge.runtime.array.graph import REPEAT
+from gpuforge.runtime.array.index import NEW, PLACE, SPAN
 from gpuforge.runtime.backends import Array, Backend, Program
 from gpuforge.runtime.lowering import placing
 from gpuforge.runtime.lowering.contract import (
@@ -175,7 +176,11 @@ class JaxBackend(Backend):
 
 
 def _has_products(function: Any) -> bool:
-    return any(entry[0].kind == "contraction" for entry in function.graph.entries)
+    """Return whether a program multiplies matrices, perhaps in a loop; False for any function."""
+    graph = getattr(function, "graph", None)
+    entries = graph.entries if graph else ()
+    loops = (entry[2][0].graph.entries for entry in entries if entry[0] is REPEAT)
+    return any(one[0].kind == "contraction" for part in (entries, *loops) for one in part)
 
 
 class _Compiled:
@@ -242,6 +247,11 @@ def _box(rest: Any) -> _Box:
             box.starts.append(next(places))
             box.lengths.append(1)
             box.steps.append(1)
+        elif part[0] == SPAN:
+            box.starts.append(next(places))
+            box.lengths.append(part[1])
+            box.steps.append(part[2])
+            box.shape.append(part[1])
         else:
             start, stop, step = part
             taken = range(start, -1 if stop is None else stop, step)
@@ -256,6 +266,8 @@ def _box(rest: Any) -> _Box:
 
 def _getitem(jax: Any, x: Any, *rest: Any) -> Any:
     box = _box(rest)
+    if not (box.moves or box.turned) and box.lengths == [*x.shape] and 0 not in box.lengths:
+        return x.reshape(box.shape)
     spans = [max(0, (n - 1) * step + 1) for n, step in zip(box.lengths, box.steps, strict=True)]
     if box.moves:
         x = jax.lax.dynamic_slice(x, box.starts, spans)
@@ -282,6 +294,39 @@ def _setitem(jax: Any, x: Any, value: Any, *rest: Any) -> Any:
         index = tuple(start + step * jax.numpy.arange(n) for start, n, step in parts)
         return x.at[jax.numpy.ix_(*index)].set(value)
     return jax.lax.dynamic_update_slice(x, value, box.starts) if box.starts else value
+
+
+def _repeat(jax: Any, *given: Any) -> tuple[list[Any], list[Any]]:
+    """Run the turns of a repetition in one loop of the compiled program."""
+    *inputs, program, repetition = given
+    carried, every = repetition.carried, range(len(repetition.graph.outputs))
+    left = [output for output in every if output not in dict(carried).values()]
+
+    def turn(place: Any, state: Any) -> Any:
+        values, _, fired = state
+        taken = list(inputs)
+        for (slot, _), value in zip(carried, values, strict=True):
+            taken[slot] = value
+        for slot in repetition.each:
+            taken[slot] = inputs[slot][place]
+        made, told, _ = program(*taken)
+        told = [one.traced() if type(one) is _NotFinite else one for one in told]
+        return (
+            [made[output] for _, output in carried],
+            [made[output] for output in left],
+            reduce(or_, told, fired),
+        )
+
+    xp = jax.numpy
+    start = [xp.asarray(inputs[slot]) for slot, _ in carried]
+    _, others, _ = jax.eval_shape(turn, 0, (start, [], False))
+    empty = [xp.zeros(one.shape, one.dtype) for one in others]
+    values, others, fired = jax.lax.fori_loop(
+        0, repetition.count, turn, (start, empty, xp.asarray(False))
+    )
+    found = {output: value for (_, output), value in zip(carried, values, strict=True)}
+    found |= dict(zip(left, others, strict=True))
+    return [found[output] for output in every], [fired]
 
 
 def _extreme(jax: Any, function: Any) -> Any:
@@ -389,6 +434,7 @@ def lowering(jax: Any, *, on_host: bool = True) -> Lowering:
         "full": xp.full, "eye": lambda n, m, k, dtype: xp.eye(n, m, k=k, dtype=dtype),
         "astype": lambda x, dtype: x.astype(dtype),
         "join_complex": jax.lax.complex,
+        "turns": partial(_repeat, jax),
         "getitem": partial(_getitem, jax), "setitem": partial(_setitem, jax),
         "gather": lambda x, *rest: x[index_of(rest)],
         "checked_gather": lambda x, *rest: x[index_of(rest)],

@@ -13,7 +13,7 @@ from gpuforge import published, trace
 from gpuforge.dataclass import dataclass
 from gpuforge.errors import DeviceLost, WorkerDied
 from gpuforge.log import logger
-from gpuforge.runtime.array.graph import Dtype, Graph, Operation, Tape
+from gpuforge.runtime.array.graph import REPEAT, Dtype, Graph, Operation, Tape
 from gpuforge.runtime.array.recorder import Able
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.background import COMPILING, Background
@@ -208,6 +208,7 @@ class BackendEngine:
         self.able = programs.able(backend, exact)
         self.dtypes = backend.lowering.dtypes
         self.tape_limit = backend.tape_limit
+        self.repeats = backend.compiles and "turns" in backend.lowering.functions
         self.outcome = Outcome()
         self.latest: Program | None = None
 
@@ -535,7 +536,11 @@ class BackendEngine:
 
 def least_scale(graph: Graph) -> float:
     """Return the least scale for errors of a graph's results, as a share of the largest value."""
-    operations = [entry[0] for entry in graph.entries]
+    operations = [
+        entry[0]
+        for one in (graph, *(entry[2][0].graph for entry in graph.entries if entry[0] is REPEAT))
+        for entry in one.entries
+    ]
     if any(one.kind in CANCELLING_KINDS for one in operations):
         return CANCELLING
     return ADDING if any(one.name in ADDITIONS for one in operations) else ELEMENTWISE
@@ -574,7 +579,9 @@ def _copy(value: Any) -> Any:
     return value.clone() if hasattr(value, "clone") else value.copy()
 
 
-_VIEWS = frozenset(["getitem", "transpose", "reshape", "broadcast_to", "real", "imag"])
+_VIEWS = frozenset(
+    ["getitem", "transpose", "reshape", "broadcast_to", "real", "imag", "turn_output"]
+)
 
 
 def _aliases(graph: Graph) -> list[bool]:

@@ -11,6 +11,8 @@ TELLING_SECONDS = 20e-3
 MOST_CALLS = 2.0
 """Limit for a recorded call on NumPy, in times of the call as written. It is exceeded by functions
 that write into a large array piece by piece, since each write makes another array."""
+TURNING_CALLS = 6.0
+"""Limit for recording the turns of a loop, in times of the call as written."""
 
 
 class TooManyOperations(NotRecordable):
@@ -85,6 +87,22 @@ class Pace:
             self._began = thread_time()
         taken = thread_time() - self._began
         if taken > MOST_CALLS * self.numpy_seconds + TELLING_SECONDS:
+            raise TooManyOperations(taken / self.numpy_seconds)
+
+    def check_turn(self) -> None:
+        """Check the time before one more turn of a loop is recorded, to be evaluated later.
+
+        Such a call is recorded once: those like it are replayed.
+
+        Raises
+        ------
+        TooManyOperations
+            If recording takes many times as long as the call as written.
+        """
+        if self._began is None:
+            self._began = thread_time()
+        taken = thread_time() - self._began
+        if taken > TURNING_CALLS * self.numpy_seconds + TELLING_SECONDS:
             raise TooManyOperations(taken / self.numpy_seconds)
 
     def done(self, planned_seconds: float, seconds: float) -> None:

@@ -7,9 +7,11 @@ after their last use, and a write reuses the memory of an array that is no longe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph, Tape
+from gpuforge.runtime.array.graph import INPUT, NUMBER, OWN, REPEAT, Graph, Repetition, Tape
 from gpuforge.runtime.lowering.contract import Lowering
 
 Guard = Callable[..., Any]
@@ -34,17 +36,20 @@ class Program:
     checks_finite : whether outputs are checked for values that are not finite
     modes : what NumPy does about floating-point errors in the call, by kind of error
     shared : for each output, whether it may share memory with an input or another one
+    owned : inputs that it may overwrite
     """
 
-    def __init__(self, graph: Graph, lowering: Lowering) -> None:
-        self.graph = graph
+    def __init__(
+        self, graph: Graph, lowering: Lowering, owned: frozenset[int] = frozenset()
+    ) -> None:
+        self.graph, self.owned = graph, owned
         self.runs = 0
         self.seen = 0
         self.shared: list[bool] = []
         self.inputs = [i for i, entry in enumerate(graph.entries) if entry[0] in (INPUT, NUMBER)]
         self.arrays = [graph.entries[i][0] is INPUT for i in self.inputs]
         self.roots = _roots(graph, lowering)
-        self.steps = _plan(graph, lowering, self.roots)
+        self.steps = _plan(graph, lowering, self.roots, owned)
         self.finite = lowering.finite
         self.checks_finite = True
         self.modes: Mapping[str, str] = {}
@@ -82,7 +87,9 @@ class Program:
         return made, fired, [self.finite(value) for value in made if is_inexact(value)]
 
 
-def _plan(graph: Graph, lowering: Lowering, roots: list[int]) -> tuple[Step, ...]:
+def _plan(
+    graph: Graph, lowering: Lowering, roots: list[int], owned: frozenset[int]
+) -> tuple[Step, ...]:
     needed, last = _uses(graph)
     ends: dict[int, int] = {}
     for place, use in last.items():
@@ -97,17 +104,39 @@ def _plan(graph: Graph, lowering: Lowering, roots: list[int]) -> tuple[Step, ...
     for place in sorted(needed - given):
         operation, places, params = graph.entries[place]
         name = operation.name
-        function = lowering.functions[name]
-        free = name in lowering.reusing and _is_free(places, place, roots, ends, given)
+        function = lowering.functions.get(name) or OWN[name].compute
+        guard, result_guard = lowering.guards.get(name), lowering.result_guards.get(name)
+        if operation is REPEAT:
+            params, result_guard = (_turn(params[0], lowering), *params), _fired_in_turns
+        free = name in lowering.reusing and _is_free(places, place, roots, ends, given - owned)
         if free and not _repeats(graph, places[0], lowering):
             function = lowering.reusing[name]
         if place in fenced:
             function = _fence(function, lowering.fence)
         steps.append(
-            (function, places, params, place, lowering.guards.get(name),
-             lowering.result_guards.get(name), tuple(drops.get(place, ())))
-        )  # fmt: skip
+            (function, places, params, place, guard, result_guard, tuple(drops.get(place, ())))
+        )
     return tuple(steps)
+
+
+def _turn(repetition: Repetition, lowering: Lowering) -> Program:
+    """Return the program of one turn, which may overwrite what only the turn before it made."""
+    graph = repetition.graph
+    roots = _roots(graph, lowering)
+    given = {i for i, entry in enumerate(graph.entries) if entry[0] in (INPUT, NUMBER)}
+    found = [roots[place] for place in graph.outputs]
+    owned = frozenset(
+        slot for slot, output in repetition.carried
+        if found[output] not in given and found.count(found[output]) == 1
+    )  # fmt: skip
+    made = Program(graph, lowering, owned)
+    made.checks_finite = False
+    return made
+
+
+def _fired_in_turns(found: tuple[list[Any], list[Any]]) -> Any:
+    """Return whether a guard was true in some turn of a repetition."""
+    return reduce(or_, found[1], False)
 
 
 _PRODUCTS = frozenset("multiply square fixed_power deg2rad rad2deg radians degrees".split())

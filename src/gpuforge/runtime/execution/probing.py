@@ -39,6 +39,7 @@ MARGIN = 0.1
 """Share of a call that a library must save before it counts: what its sample does not contain, such
 as guards, and what a single sample may be wrong by."""
 GAINING = "calls that it may speed up"
+UNPAID = "recording each call would take longer than it could save"
 
 
 def open_or_probe(call: Call, library: Library, wanted: Wanted, known: float | None = None) -> None:
@@ -140,6 +141,8 @@ def _record_for_trial(call: Call, trial: Trial) -> Placed:
         session.trials.end(trial)
         raise
     if not pays:
+        if not call.function.stays:
+            call.record.kind.curve(trial.device).refused = UNPAID
         session.trials.end(trial)
     elif backend.compiles and len(engine.graphs) > MAX_GRAPHS:
         refuse(call, trial.device, "its graphs are too many, or too large, to be compiled")

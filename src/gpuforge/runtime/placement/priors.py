@@ -55,6 +55,11 @@ The bytes of the arguments say little about the work of a loop, or of all pairs 
 
 Source: with JAX, the loops of NPBench that gain most take 0.2 to 0.5 times as long.
 """
+_IN_LOOPS = {"jax": ("matmul", "gather")}
+"""Classes for which a library gains in a loop, which it runs as one program, if not outside.
+
+Source: with JAX, NPBench's floyd_warshall, lenet and conv2d_bias take 0.2 to 0.6 times as long.
+"""
 _STREAMING = frozenset(["chain", "heavy", "light", "reduce", "scan"])
 _RATIOS = {
     "matmul": {
@@ -205,7 +210,9 @@ def _default_estimate(
 ) -> Estimate | None:
     """Return the estimate for a library on the CPU before anything is measured."""
     text = "not calibrated: typical for this class of operations"
-    if name in _STREAMING and library in _PER_BYTE:
+    if (name in _STREAMING or (loops and name in _IN_LOOPS.get(library, ()))) and (
+        library in _PER_BYTE
+    ):
         start, each = _PER_BYTE[library]
         least = (_LOOP_SHARE if loops else _LEAST_SHARE) * numpy_seconds
         return Estimate(max(least, start + each * nbytes), DEFAULT_SPREAD, text)

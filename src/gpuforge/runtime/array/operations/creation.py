@@ -150,7 +150,8 @@ def full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, or
     if order == "K" and len(wanted) == laid.ndim > 1:
         axes = _axes_in_memory(laid)
         given = full(recorder, [wanted[axis] for axis in axes], fill_value, made, device=device)
-        return given if axes == sorted(axes) else transpose_(recorder, given, np.argsort(axes))
+        back = [axes.index(axis) for axis in range(laid.ndim)]
+        return given if back == sorted(back) else transpose_(recorder, given, back)
     if order in ("K", "A"):
         order = "F" if order == "A" and laid.flags.fnc else "C"
     return full(recorder, wanted, fill_value, made, order, device=device)

@@ -99,7 +99,7 @@ class _Shapes:
     def __init__(self) -> None:
         self.dtypes = frozenset("?bBhHiIlLqQefdgFDG")
         self.able = Able()
-        self.tape_limit = TAPE_LIMIT
+        self.tape_limit, self.repeats = TAPE_LIMIT, False
         self.latest: Any = None
         self.pace: Any = None
 
