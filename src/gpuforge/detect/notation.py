@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from gpuforge import registry
@@ -52,6 +53,7 @@ _SERIES = re.compile(
 )
 
 
+@lru_cache(maxsize=4096)  # merging compares each name with many
 def product_of(name: str) -> frozenset[str]:
     """Return the words of a model name, such as 3090 and ti; in lspci's names, those in brackets.
 

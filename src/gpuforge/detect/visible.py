@@ -41,7 +41,8 @@ def split(
         own = [device for device in visible if device.vendor == vendor]
         kept = _selected(text, own) if vendor == "intel" else _listed(text, own)
         visible = [device for device in visible if device.vendor != vendor or device in kept]
-    return visible, [device for device in devices if device not in visible]
+    shown = {id(device) for device in visible}
+    return visible, [device for device in devices if id(device) not in shown]
 
 
 def _listed(text: str, own: Sequence[Device]) -> list[Device]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import accumulate, islice
 
 from gpuforge import registry
 from gpuforge.detect.notation import lines_of
@@ -14,6 +15,8 @@ from gpuforge.detect.notation import lines_of
 # How many lines below a heading its answer may start, and how many lines it may have.
 REACH, ANSWERS = 4, 12
 FIRST_LINES, LAST_LINES = 4000, 500
+# What so many lines of 80 characters have: patterns take long to pass over more.
+FIRST_CHARACTERS, LAST_CHARACTERS = 80 * FIRST_LINES, 80 * LAST_LINES
 _PAIR = re.compile(
     r"(?:^|(?<=\s\s)|(?<=[|,;:(>*{]\s)|(?<=[|,;(>*\"'`]))[\s*#>|•·\"'`+-]{0,12}(?:\d{1,2}[.)]\s?)?"
     r"([^\W\d_][^:=：|{\n]{0,70}?|#\d[^:=：|\n]{0,30}?|[A-Z]{2,4}(?=\s{2}))[\"'*`\]\s.)]*"
@@ -131,7 +134,14 @@ def _asked_by(label: str) -> frozenset[str]:
 def told_lines(text: str) -> list[str]:
     """Return the lines to read; of a long text, those at its beginning and end."""
     lines = lines_of(text)
-    return lines[:FIRST_LINES] + lines[FIRST_LINES:][-LAST_LINES:]
+    begin = _within(lines[:FIRST_LINES], FIRST_CHARACTERS)
+    end = _within(lines[: begin - len(lines) - 1 : -1][:LAST_LINES], LAST_CHARACTERS)
+    return lines[:begin] + lines[len(lines) - end :]
+
+
+def _within(lines: list[str], characters: int) -> int:
+    """Return how many of the first lines have no more than so many characters."""
+    return bisect_right([*accumulate(map(len, lines))], characters)
 
 
 @lru_cache(maxsize=2)

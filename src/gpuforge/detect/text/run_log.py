@@ -58,7 +58,10 @@ def read(text: str, route: str, seen: Seen) -> None:
     for block in (True, False):
         these = [one for one in entries if ("block" in one[0]) is block]
         for number, piece in enumerate(([text] if block else lines_of(text)) if these else ()):
+            low = piece.lower()  # to look for a word is far faster than to try a pattern
             for entry, pattern in these:
+                if not entry.get("apart") and entry["word"] not in low:
+                    continue
                 for match in pattern.finditer(piece):
                     said = {name: value for name, value in match.groupdict().items() if value}
                     _add(entry, said, number + piece.count("\n", 0, match.start()), found, seen)
