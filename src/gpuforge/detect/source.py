@@ -19,9 +19,10 @@ def names_in(probe: Probe, folder: str) -> tuple[str, ...]:
     return known(probe.list_dir(folder)) or ()
 
 
-# WSL's kernel or tools, or a Linux nvidia-smi that shows a Windows driver.
+# WSL's kernel or tools, or a Linux nvidia-smi that shows a Windows driver; a program's list of the
+# places where it looks, with wildcards, tells of none.
 WSL = (
-    r"microsoft-standard|WSL environment detected|^[ \t]*WSL version|/usr/lib/wsl|"
+    r"microsoft-standard|WSL environment detected|^[ \t]*WSL version|/usr/lib/wsl(?!/[\w/.]*\*)|"
     r"NVIDIA-SMI (?P<tool>[\d.]+) +Driver Version: (?!(?P=tool)\b)\d{3}\.\d\d "
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from gpuforge import registry
-from gpuforge.detect.notation import kept, whole, word
+from gpuforge.detect.notation import kept, size, whole, word
 from gpuforge.detect.seen import HEARSAY, Seen, Sighting
 from gpuforge.detect.source import WSL
 from gpuforge.detect.text.labels import Label, labels_of, told_lines
@@ -93,8 +93,8 @@ def read(text: str, route: str, seen: Seen) -> None:
     for fact, patterns in _lines("facts").items():
         found = (pattern.search(text) for pattern in patterns)
         shown = next((word(match[match.lastindex or 1]) for match in found if match), None)
-        if shown and fact == "cores":
-            seen.host[fact] = whole(shown)
+        if shown and fact in ("cores", "memory_total_bytes"):
+            seen.host.update(kept(**{fact: whole(shown) if fact == "cores" else size(shown, "M")}))
         elif shown:
             shown = "x86_64" if shown == "amd64" else shown
             seen.host[fact] = _GLIBC.sub("glibc ", shown) if fact == "libc" else shown
