@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from gpuforge.detect.notation import product_of
-from gpuforge.detect.pci_ids import id_in_name
+from gpuforge.detect.pci_ids import id_in_name, integrated, integrated_by_name
 from gpuforge.detect.seen import DOUBT, HEARSAY, RENDERER, Sighting
 from gpuforge.facts import Absent, Device, Driver, Failed, Toolkit, Vendor, known
 
@@ -142,8 +142,12 @@ def _add_hearsay(heard: list[Sighting], groups: list[Group]) -> None:
             ids = [group.values("pci_id") for group in own]
             if len(said) < len(own) and ids[0] and all(ident == ids[0] for ident in ids):
                 said = [max(said, key=lambda one: len(str(one.facts.get("name", ""))))] * len(own)
-            for sighting, group in zip(said, own, strict=False):
-                group.sightings += [] if _contradicts(sighting, group) else [sighting]
+            free = list(own)
+            for sighting in said:
+                fitting = [group for group in free if not _contradicts(sighting, group)]
+                if fitting:
+                    fitting[0].sightings.append(sighting)
+                    free.remove(fitting[0])
         else:
             only = not any(_is_alike(sighting, group) for sighting in said for group in own)
             for sighting in said:
@@ -206,15 +210,21 @@ def _alike(sighting: Sighting, group: Group) -> bool:
 def _contradicts(sighting: Sighting, group: Group) -> bool:
     """Return whether the two cannot be the same GPU."""
     for fact in ("pci_id", "uuid", "integrated", "architecture", "compute_capability", "index"):
-        said, seen = sighting.facts.get(fact), group.values(fact)
+        said = sighting.facts.get(fact)
+        if said is None or isinstance(said, Absent | Failed):
+            continue
+        seen = group.values(fact)
         if fact == "uuid" and not (str(said).startswith("GPU-") and _nvidia_uuids(seen)):
             continue  # some runtimes make up their own UUIDs
-        if said is not None and seen and said not in seen and not isinstance(said, Absent | Failed):
+        if seen and said not in seen:
             return True
-    names = group.values("name")
-    product = product_of(str(sighting.facts.get("name", "")))
-    others = [product_of(str(name)) for name in names]
-    return bool(product and others and all(one and not one & product for one in others))
+    name = str(sighting.facts.get("name", ""))
+    by_name = integrated_by_name(sighting.vendor, name, "") if sighting.vendor == "amd" else None
+    if by_name is False and True in map(integrated, group.values("pci_id")):
+        return True  # a card's name, a processor's id
+    product = product_of(name)
+    others = [product_of(str(name)) for name in group.values("name")] if product else []
+    return bool(others and all(one and not one & product for one in others))
 
 
 def _nvidia_uuids(seen: set[Any]) -> bool:
@@ -251,12 +261,20 @@ def _best(name: str, ranked: list[Sighting]) -> Sighting | None:
         if isinstance(value, Driver):
             said_of_others = sighting.trust >= HEARSAY and ranked[0].facts[name] in _INSTEAD
             return 2 if said_of_others else 0 if known(value.version) else 1
-        cut = name == "name" and str(value).endswith("...")
+        cut = name == "name" and (
+            str(value).endswith("...")
+            or any(_is_cut(str(value), str(one.facts[name])) for one in ranked)
+        )
         family = name == "name" and _FAMILY.fullmatch(str(value)) is not None
         nameless = name == "partitions" and "MIG" in value
         return 1 if cut or nameless or (family and not sighting.facts.get("integrated")) else 0
 
     return min(ranked, key=worth)
+
+
+def _is_cut(name: str, whole: str) -> bool:
+    """Return whether a name ends amid a word of another."""
+    return whole.startswith(name) and name[-1:].isalpha() and whole[len(name) :][:1].isalpha()
 
 
 def _runtimes(ranked: Iterable[Sighting]) -> tuple[Toolkit, ...]:

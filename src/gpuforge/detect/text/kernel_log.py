@@ -11,6 +11,7 @@ from gpuforge.detect.seen import Seen, Sighting
 from gpuforge.facts import Driver, Vendor, VendorFailure
 
 PROGRAM = "lines"
+CARDS_AT_MOST = 256
 _STAMP = re.compile(r"^.{0,80}?\bkernel: (?:\[[\s\d.]+\] )?|^\s*(?:<\d+>)?\[[\s\d.]{6,20}\]\s?")
 _KERNEL = re.compile(
     r"\[drm|amdgpu[ :]|radeon[ :]|NVRM(?::| version: )|nouveau |nvidia |i915 |\bxe 0|drmn\d+: |"
@@ -44,7 +45,10 @@ _NVIDIA = re.compile(
 # What vendor-reset says of a card that a virtual machine has.
 _GIVEN = re.compile(rf"vfio-pci {_ADDRESS}: AMD_[A-Z]")
 # What the driver of compute says of a card, and what NVIDIA's says of one without its place.
-_COMPUTES = re.compile(r"kfd kfd: (?:amdgpu: )?(?:add|skipp)ed device (1002):([0-9a-f]{4})")
+_COMPUTES = re.compile(
+    r"(?:kfd kfd: (?:amdgpu: )?(?:add|skipp)ed device |Topology: Add GPU node \[0x)"
+    r"(1002):(?:0x)?([0-9a-f]{4})"
+)
 _MODESET = re.compile(r"nvidia-modeset: \w+: GPU:\d|NVRM: RmInitAdapter failed")
 _ASAHI = re.compile(r"\basahi [0-9a-f]+\.gpu: ")
 # In whose lines to look for errors.
@@ -118,6 +122,8 @@ class _Log:
             self._at(given[1]).update(maker="1002", driver=Driver("vfio-pci"))
         elif added := _COMPUTES.search(line):
             self._added.append(f"{added[1]}:{added[2]}")
+            if self._current and self._current.get("bound") == "amdgpu":  # being initialised
+                self._current.setdefault("pci_id", self._added[-1])
         elif module := _MODULE.search(line + " "):
             self.nvidia = module[1]
         elif place := _NVIDIA.search(line):
@@ -158,7 +164,8 @@ class _Log:
         card = next((card for card in self.cards if card.get("pci_address") == place), None)
         if card is None:
             card = kept(pci_address=pci_address(address))
-            self.cards.append(card)
+            if len(self.cards) < CARDS_AT_MOST:  # a log names addresses without end
+                self.cards.append(card)
         return card
 
     def _bind(self, driver: str, address: str) -> None:
