@@ -52,7 +52,7 @@ def parse(text: str) -> Report:
 def _parse(text: str) -> Report:
     if "<nvidia_smi_log" in text or "<gpu id=" in text:
         return parse_xml(text)
-    if "NVSMI LOG" in text or _BLOCKS.search(text) or re.search(r"^ +Bus Id {8,}: ", text, re.M):
+    if "NVSMI LOG" in text or _BLOCKS.search(text) or _CUT.search(text):
         return parse_query(text)
     if re.search(r"^[ \t]*([+|][-= |+]{6}|\| *NVIDIA-SMI )", text, re.M):
         return parse_table(text)
@@ -136,11 +136,14 @@ def _tags(text: str) -> dict[str, str]:
 
 _BLOCKS = re.compile(r"^(?=GPU (?:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:|\d+\s*$))", re.M)
 
+# What only a GPU's part of ``-q`` has, whose heading may be cut off.
+_CUT = re.compile(r"^ *(?:Bus Id|GPU UUID|Product Name) {8,}: ", re.M)
+
 
 def parse_query(text: str) -> Report:
     """Parse ``nvidia-smi -q``: keys under headings, which have no value."""
     head, *blocks = _BLOCKS.split(text)
-    blocks = blocks or [head] * ("Bus Id " in head)  # cut at the beginning
+    blocks = blocks or ["\n" + head] * bool(_CUT.search(head))  # cut at the beginning
     report = Report([], *_versions(head))
     for block in blocks[:GPUS_AT_MOST]:
         # Whatever is indented below a "MIG Device" heading belongs to the instance.
@@ -185,7 +188,7 @@ def parse_csv(text: str) -> Report | None:
 
 def _guessed(row: list[str]) -> dict[str, str]:
     """Return the cells of a row without header that are recognisable by their form."""
-    found: dict[str, str] = {}
+    found = {"index": row[0]} if row[0].isdigit() else {}
     forms = (
         ("uuid", r"GPU-[0-9a-f-]{8,}"),
         ("pci.bus_id", r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.\d"),
