@@ -6,7 +6,9 @@ ollama/ollama#5124, ggml-org/llama.cpp#15793, microsoft/WSL#6423,
 AdnanHodzic/displaylink-debian#383, ROCm/k8s-device-plugin#112, gpustack/gpustack#4123,
 smxi/inxi#96, pop-os/pop#608, gnif/vendor-reset#81, rxrbln/t2sde#285,
 isc30/ryzen-gpu-passthrough-proxmox#45, darktable-org/darktable#16984,
-ROCm/rocm-install-on-linux#656, NVIDIA/nvidia-docker#895, pop-os/pop#3968.
+ROCm/rocm-install-on-linux#656, NVIDIA/nvidia-docker#895, pop-os/pop#3968, NVIDIA/DCGM#152,
+henrygd/beszel#605, GPGPUCourse/GPGPUTasks2025#17, GPGPUCourse/GPGPUTasks2023#187,
+ROCm/legacy-rocm-build#216 and #4499, GPUOpen-Drivers/AMDVLK#248, ublue-os/bazzite#5729.
 """
 
 from __future__ import annotations
@@ -263,3 +265,80 @@ def test_few_of_many_lines_without_a_word_are_read() -> None:
     assert len(whole.stdout) < 10_000
     [card] = machine_from_text(whole.stdout).devices
     assert driver_of(card) == "535.54.03"
+
+
+def test_a_query_that_is_cut_at_both_ends_has_the_uuid() -> None:
+    machine = machine_from_text(
+        "        Pending                           : N/A\n"
+        "    GPU UUID                              : GPU-072b19bd-4ccf-63cf-6435-cf462aff833d\n"
+        "    Minor Number                          : 5\n"
+        "    GSP Firmware Version                  : 535.104.05\n"
+    )
+    assert [known(one.uuid) for one in machine.devices] == [
+        "GPU-072b19bd-4ccf-63cf-6435-cf462aff833d"
+    ]
+
+
+def test_a_csv_without_heading_lists_its_gpus_by_their_numbers() -> None:
+    rows = "\n".join(f"{n}, NVIDIA A100-PCIE-40GB, 3{n}, 74, 40960, [N/A], 35.2" for n in range(3))
+    machine = machine_from_text(f"`nvidia-smi --format=csv,noheader,nounits`\n```\n{rows}\n```\n")
+    assert [known(one.name) for one in machine.devices] == ["NVIDIA A100-PCIE-40GB"] * 3
+    assert {known(one.memory_total_bytes) for one in machine.devices} == {40 << 30}
+
+
+def test_a_processor_that_opencl_lists_is_no_gpu() -> None:
+    machine = machine_from_text(
+        "Number of OpenCL platforms: 1\n    Device #1/1\n"
+        "        Device name: AMD Ryzen 5 4600H with Radeon Graphics\n        Device type: CPU\n"
+    )
+    assert machine.devices == ()
+
+
+def test_devices_counted_as_one_of_two_are_two() -> None:
+    machine = machine_from_text(
+        "    Platform name: AMD Accelerated Parallel Processing\n"
+        "Vendor: Advanced Micro Devices, Inc.\n"
+        "    Device #1/2\nName: gfx1100\nNumber of CUs: 48\n"
+        "    Device #2/2\nName: gfx1036\nNumber of CUs: 1\n"
+    )
+    assert [known(one.architecture) for one in machine.devices] == ["gfx1100", "gfx1036"]
+    assert [known(one.integrated) for one in machine.devices] == [False, True]
+
+
+def test_an_unnamed_board_of_clinfo_has_its_id() -> None:
+    machine = machine_from_text(
+        "Number of devices:\t\t\t\t 4\n  Device Type:\t\t\t\t\t CL_DEVICE_TYPE_GPU\n"
+        "  Vendor ID:\t\t\t\t\t 1002h\n  Board name:\t\t\t\t\t Device 6860\n"
+        "  Device Topology:\t\t\t\t PCI[ B#6, D#0, F#0 ]\n"
+    )
+    assert [known(one.pci_id) for one in machine.devices] == ["1002:6860"]
+
+
+def test_the_processor_is_the_first_agent_that_rocminfo_shows() -> None:
+    name = "AMD Eng Sample: 100-000001243-50_Y"
+    machine = machine_from_text(
+        f"Agent 1\n*******\n  Name:                    {name} \n"
+        "  Uuid:                    CPU-XX                             \n"
+    )
+    assert known(machine.host.cpu_model) == name
+
+
+def test_a_name_that_ends_amid_a_word_gives_way_to_the_whole_one() -> None:
+    machine = machine_from_text(
+        "  *-display\n       product: HD Graphics 620\n       vendor: Intel Corporation\n"
+        "       bus info: pci@0000:00:02.0\n       configuration: driver=i915 latency=0\n```\n"
+        "$ lspci -k\n00:02.0 VGA compatible controller: Intel Corporation HD Graphic"
+    )
+    assert [known(one.name) for one in machine.devices] == ["HD Graphics 620"]
+
+
+def test_a_card_named_in_a_title_is_not_the_gpu_in_the_processor() -> None:
+    machine = machine_from_text(
+        "# Resets on Navi31 (RX 7900 XTX)\n"
+        "kernel: amdgpu 0000:12:00.0: kiq ring mec 2 pipe 1 q 0\n"
+        "kernel: amdgpu: Topology: Add GPU node [0x1002:0x164e]\n"
+        "kernel: [drm] Initialized amdgpu 3.64.0 for 0000:12:00.0 on minor 0\n"
+        "kernel: amdgpu 0000:03:00.0: [drm] REG_WAIT timeout 1us * 100 tries\n"
+    )
+    names = {known(one.pci_address): known(one.name) for one in machine.devices}
+    assert names == {"0000:12:00.0": None, "0000:03:00.0": "RX 7900 XTX"}

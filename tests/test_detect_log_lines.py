@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuforge.detect.text import machine_from_text
+from gpuforge.detect.text.labels import told_lines
 from gpuforge.facts import Machine, known
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
@@ -100,3 +101,86 @@ def test_the_driver_line_of_clpeak_is_no_failure_of_nvidia_smi() -> None:
         "Platform: NVIDIA CUDA\n  Device: Tesla T4\n    Driver version  : 440.33.01 (Linux x64)\n"
     )
     assert machine.status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("text", "platform"),
+    [
+        ("gpu management search paths: [/usr/lib/wsl/lib/libcudart.so* /usr/lib/x/a.so*]", "linux"),
+        (
+            "me@my-iMac:~$ clinfo\n  Device Name  AMD TURKS (DRM 2.50.0 / 5.15.0-72-generic)",
+            "linux",
+        ),
+        ("MacBook Pro 2012 on Omarchy\nNVRM: The NVIDIA GeForce GT 650M GPU is", "linux"),
+        ("drmn0: GPU reset begin!\n[drm ERROR :amdgpu_job_timedout] ring gfx timeout", "freebsd"),
+        ("Instance Extensions: count = 1\n\tVK_KHR_xcb_surface : extension revision 6", "linux"),
+    ],
+)
+def test_the_system_is_that_whose_lines_are_shown(text: str, platform: str) -> None:
+    assert known(machine_from_text(text).host.platform) == platform
+
+
+@pytest.mark.parametrize(
+    ("line", "cores"),
+    [
+        ("system info: n_threads = 8, n_threads_batch = 8, total_threads = 16", 16),
+        ("system_info: n_threads = 8 (n_threads_batch = 8) / 32 | CUDA : ARCHS = 890", 32),
+        (" CPUs: 64", 64),
+    ],
+)
+def test_logical_processors_are_counted(line: str, cores: int) -> None:
+    assert known(machine_from_text(line).host.cores) == cores
+
+
+@pytest.mark.parametrize(
+    ("line", "mib"),
+    [
+        ("11:30:36.607: Physical Memory: 16283MB Total, 11149MB Free", 16283),
+        ("             Memory: 16384MB RAM", 16384),
+        ("Total VRAM 24564 MB, total RAM 60985 MB", 60985),
+        (" Total Memory: 376.5GiB", 385536),
+        ("Total Physical Memory:     32,451 MB", 32451),
+        ("   RealMemory=1031533 AllocMem=0 FreeMem=932840", 1031533),
+        ("Memory: 4241MiB / 7894MiB", 7894),
+        ("- RAM: 32 GB", 32768),
+        ("GPU RAM: 8 GB", 0),
+    ],
+)
+def test_the_memory_of_the_computer_is_told(line: str, mib: int) -> None:
+    assert (known(machine_from_text(line).host.memory_total_bytes) or 0) >> 20 == mib
+
+
+def test_a_source_file_in_a_log_is_no_label() -> None:
+    machine = machine_from_text(
+        "tensorflow/core/common_runtime/gpu/gpu_device.cc:1640] Found device 0 with\nproperties:\n"
+        "name: GeForce RTX 2080 major: 7 minor: 5\npciBusID: 0000:01:00.0\n"
+    )
+    assert [known(one.name) for one in machine.devices] == ["GeForce RTX 2080"]
+
+
+def test_ids_in_decimal_may_stand_behind_tabulators() -> None:
+    machine = machine_from_text(
+        "Graphics device: Mobile Intel(R) 4 Series Express Chipset Family\n"
+        "VendorId:\t32902\nDeviceId:\t10818\n"
+    )
+    [card] = machine.devices
+    assert known(card.name) == "Mobile Intel 4 Series Express Chipset Family"
+    assert (known(card.pci_id), known(card.integrated)) == ("8086:2a42", True)
+
+
+def test_speccy_joins_a_size_with_the_maker() -> None:
+    machine = machine_from_text("GPU\n\t8192 MBATI Radeon RX 580 Series (C.P. Technology)\n")
+    assert sizes(machine) == [("ATI Radeon RX 580 Series", 8192)]
+
+
+def test_names_are_joined_as_people_write_them() -> None:
+    machine = machine_from_text("### Graphic Card [Required]\n\nA770LE\n\nmy Ryzen 7950X 3D\n")
+    assert [known(one.vendor) for one in machine.devices] == ["intel"]
+    assert known(machine.host.cpu_model) == "Ryzen 7950X 3D"
+
+
+def test_hearsay_is_read_from_the_two_ends_of_a_dense_text() -> None:
+    dense = "\n".join(f"{number} {'word ' * 190}" for number in range(2000))
+    read = told_lines(f"GPU: RTX 3060\n{dense}\nDriver: 535.54.03")
+    assert (read[0], read[-1]) == ("GPU: RTX 3060", "Driver: 535.54.03")
+    assert sum(map(len, read)) <= 360_000

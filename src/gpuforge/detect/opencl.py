@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import (
     Facts,
     gfx,
@@ -138,7 +139,9 @@ def _device(fields: dict[str, str], vendor: Vendor, maker: str) -> Facts:
     return kept(
         name=name_of(name),
         pci_address=pci_address(place) or _decimal_place(place),
-        pci_id=pci_id(maker or maker_of(vendor), f"{number:x}") if number else None,
+        pci_id=pci_id(maker or maker_of(vendor), f"{number:x}")
+        if number
+        else pci_ids.id_in_name(vendor, name or ""),
         compute_capability=capability if re.fullmatch(r"\d+\.\d", capability) else None,
         architecture=gfx(fields.get("Device Name", "")) if vendor == "amd" else None,
         memory_total_bytes=size(total[0]) if total and not unified else None,

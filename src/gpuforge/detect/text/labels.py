@@ -41,7 +41,7 @@ _NUMBER = re.compile(
 _UNIT = re.compile(r"[(\[]\s*(mi?b|gi?b|bytes)\b\s*[)\]]?", re.I)
 # A line that starts the facts of one device, as in hashcat, which lists it once per runtime.
 _OPENING = re.compile(
-    r"^\W*(?:(?:backend|opencl|cuda|hip|metal|vulkan)\s)?(?:device|gpu|adapter|card)(?:\sid)?\s?[#\[]?(\d{1,2})\]?"
+    r"^\W*(?:(?:backend|opencl|cuda|hip|metal|vulkan)\s)?(?:device|gpu|adapter|card)(?:\sid)?\s?[#\[]?(\d{1,2})\]?(?:/\d{1,2})?"
     r"(?:\s\(alias: #?(\d{1,2})\))?[\s:=-]*$",
     re.I,
 )
@@ -69,7 +69,8 @@ _IDS = re.compile(
 )
 # One half of a pair, whose other half may be some lines away, as programs print JSON.
 _HALF = re.compile(
-    r"(?<!sub)(?<!sub[_ ])(vendor|device)[_ ]?id[\"']?\s?[:=]\s?[\"']?(0x[0-9a-f]{3,4}|\d{2,5})\b",
+    r"(?<!sub)(?<!sub[_ ])(vendor|device)[_ ]?id[\"']?\s?[:=]\s{0,12}[\"']?"
+    r"(0x[0-9a-f]{3,4}|\d{2,5})\b",
     re.I,
 )
 APART = 6
@@ -81,6 +82,7 @@ _OTHER_PART = re.compile(
 
 # What joins the words of a label that asks for several facts, each of which its value must show.
 _JOINED = re.compile(r"\s*(?:[/&+]|\band\b)\s*")
+_PATH = re.compile(r"/[\w.-]+\.[a-z]{1,4}$")
 _NAMES = frozenset({"name", "maybe"})
 _PLAIN = frozenset({"name", "cpu", "platform", "driver", "python", "torch", "cuda toolkit", "rocm"})
 
@@ -118,7 +120,7 @@ def facts_of(label: str) -> frozenset[str]:
         return frozenset()
     parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", label)
     found = _asked_by(label) or (_asked_by(parted) if parted != label else frozenset())
-    parts = () if found else _JOINED.split(label)
+    parts = () if found or _PATH.search(label) else _JOINED.split(label)
     asked = (_asked_by(part) for part in parts[: len(parts) if len(parts) > 1 else 0])
     return found or frozenset().union(*asked) & _PLAIN
 

@@ -39,6 +39,8 @@ _UNIT = re.compile(r"(?<=\d)( ?)([ГМ])и?[Бб](?:айт\w*)?(?!\w)")
 _SEAM = re.compile(rf"(?<={_IDEOGRAPH})(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?={_IDEOGRAPH})")
 # A list by ``nvidia-smi -L`` and a card of ``lspci -k`` that lost their line breaks.
 _LISTED = re.compile(r"\s+(?=GPU \d+: )")
+# Speccy writes a size and a maker without a blank: 2047MBNVIDIA GeForce GTX 660.
+_JOINED = re.compile(r"(?<=\dMB)(?=NVIDIA|ATI|AMD|Intel)|(?<=\d MB)(?=NVIDIA|ATI|AMD|Intel)")
 _DETAILS = re.compile(r"(?<=\S)\s+(?=(?:Subsystem|Kernel driver in use|Kernel modules): \S)")
 
 
@@ -48,6 +50,7 @@ def plain(line: str) -> list[str]:
     if not line.isascii():
         line = _SEAM.sub(" ", line.translate(_SIGNS))
         line = _UNIT.sub(lambda unit: unit[1] + ("GB" if unit[2] == "Г" else "MB"), line)
+    line = _JOINED.sub(" ", line) if "MB" in line else line
     if "&" in line:
         line = _ENTITY.sub(lambda sign: html.unescape(sign[0]).replace("\u00a0", " "), line)
     if "\\" in line and not _PATH.search(line):

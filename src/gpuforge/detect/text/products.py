@@ -155,7 +155,8 @@ def _product(vendor: Vendor, match: re.Match[str], text: str, plain: str) -> Pro
     if total and not beside:
         beside = f"{total[2] or total[3] or total[4]}G"
     if total is None and (first := form("products", "memory_before").search(before)):
-        beside, before = f"{first[1]} G", before[: first.start()]
+        beside = f"{first[1]} G" if first[1] else f"{first[2]} M"
+        before = before[: first.start()]
     return Product(
         vendor,
         " ".join((match[0] if vendor == "nvidia" else text[match.start() : match.end()]).split()),

@@ -345,8 +345,8 @@ class _Devices:
             products = [other] if other.name or not self._has(other.vendor) else []
         if form("clauses", "one_card").search(value):
             products = products[:1]
-        if not asked and products and OF_PROCESSOR.search(value[: products[0].start]):
-            products = []
+        of_cpu = bool(products) and bool(OF_PROCESSOR.search(value[: products[0].start]))
+        products = [] if of_cpu and not asked else products
         for product in products:
             inside = _NUMBERED.search(value[: product.start])
             numbers = (int(inside[1]),) if inside and len(products) > 1 else label.numbers
@@ -354,6 +354,8 @@ class _Devices:
             said = _beside(Mention(label.line, product, words=value))
             if "renderer" in label.facts:
                 said["route"] = RENDERER
+            if of_cpu:
+                said["processor"] = value
             for device in devices:
                 device.line = label.line
                 device.said = said | device.said
@@ -380,8 +382,8 @@ class _Devices:
         if fact == "nvidia_driver" and (found := OF_DRIVER.search(value)):
             self.driver = self.driver or (found[1] if found[1].count(".") < 3 else "")
         if fact == "kind" and _PROCESSOR.match(value):
-            names = [str(one.facts.get("name", "")) for one in self._current]
-            if not any(products_in(name, asked=True) for name in names):
+            apart = (one for one in self._current if "processor" not in one.said)
+            if not any(products_in(str(one.facts.get("name", "")), asked=True) for one in apart):
                 self.devices = [one for one in self.devices if one not in self._current]
             self._current = []
             return
@@ -427,7 +429,8 @@ def _loosely(value: str) -> Product | None:
         return None
     if len(re.split(r"[,;|(]", value)[0].split()) > 6:
         return None  # a sentence
-    head = re.split(r"[,;|(]| - |\sv: ", re.sub(r"^Mesa (DRI )?", "", value))[0].strip(" .*`'\"[]")
+    plain = re.sub(r"^Mesa (DRI )?|\((?:R|TM)\)", "", value)
+    head = re.split(r"[,;|(]| - |\sv: ", plain)[0].strip(" .*`'\"[]")
     vendor = pci_ids.vendor_named_in(head) if len(head) < 60 else None
     if vendor and any(pci_ids.vendor_named_in(part) != vendor for part in head.split("/")):
         return None  # the form's own options: Nvidia/Intel/AMD
