@@ -342,3 +342,11 @@ def test_a_card_named_in_a_title_is_not_the_gpu_in_the_processor() -> None:
     )
     names = {known(one.pci_address): known(one.name) for one in machine.devices}
     assert names == {"0000:12:00.0": None, "0000:03:00.0": "RX 7900 XTX"}
+
+
+def test_rows_of_rocm_smi_are_known_without_their_heading() -> None:
+    machine = machine_from_text(
+        "15      17    0x74a1,   48427  42.0°C      131.0W    NPS1, CPX, 7        145Mhz  900Mhz\n"
+        "16      18    0x74a1,   57602  46.0°C      136.0W    NPS1, CPX, 0        122Mhz  900Mhz\n"
+    )
+    assert [known(one.pci_id) for one in machine.devices] == ["1002:74a1"] * 2

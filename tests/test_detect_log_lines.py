@@ -126,6 +126,8 @@ def test_the_system_is_that_whose_lines_are_shown(text: str, platform: str) -> N
         ("system info: n_threads = 8, n_threads_batch = 8, total_threads = 16", 16),
         ("system_info: n_threads = 8 (n_threads_batch = 8) / 32 | CUDA : ARCHS = 890", 32),
         (" CPUs: 64", 64),
+        ("\tNumber of logical CPUs: 12", 12),
+        ("Godot v4.3 - Vulkan - AMD Ryzen 7 2700X Eight-Core Processor (16 Threads)", 16),
     ],
 )
 def test_logical_processors_are_counted(line: str, cores: int) -> None:
