@@ -350,3 +350,10 @@ def test_rows_of_rocm_smi_are_known_without_their_heading() -> None:
         "16      18    0x74a1,   57602  46.0°C      136.0W    NPS1, CPX, 0        122Mhz  900Mhz\n"
     )
     assert [known(one.pci_id) for one in machine.devices] == ["1002:74a1"] * 2
+
+
+def test_equal_gpus_have_none_of_two_names() -> None:
+    row = "{0}      17    0x74a1,   48427  42.0°C      131.0W    NPS1, CPX, 7        145Mhz\n"
+    rows = "".join(row.format(number) for number in (15, 16, 17))
+    machine = machine_from_text(f"# Memory of partitioned MI300A and MI300X\n{rows}")
+    assert [known(one.name) for one in machine.devices] == [None] * 3

@@ -141,7 +141,9 @@ def _add_hearsay(heard: list[Sighting], groups: list[Group]) -> None:
         elif len(said) == len(own) > 1 or not any(group.values("name") for group in own):
             ids = [group.values("pci_id") for group in own]
             if len(said) < len(own) and ids[0] and all(ident == ids[0] for ident in ids):
-                said = [max(said, key=lambda one: len(str(one.facts.get("name", ""))))] * len(own)
+                products = {product_of(str(one.facts.get("name", ""))) for one in said}
+                longest = max(said, key=lambda one: len(str(one.facts.get("name", ""))))
+                said = [longest] * len(own) if len(products) == 1 else []  # which is not told
             free = list(own)
             for sighting in said:
                 fitting = [group for group in free if not _contradicts(sighting, group)]
