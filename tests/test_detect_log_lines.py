@@ -186,3 +186,13 @@ def test_hearsay_is_read_from_the_two_ends_of_a_dense_text() -> None:
     read = told_lines(f"GPU: RTX 3060\n{dense}\nDriver: 535.54.03")
     assert (read[0], read[-1]) == ("GPU: RTX 3060", "Driver: 535.54.03")
     assert sum(map(len, read)) <= 360_000
+
+
+def test_pytorch_with_cuda_runs_on_a_gpu_of_nvidia() -> None:
+    report = (
+        "CUDA used to build PyTorch: {0}\nROCM used to build PyTorch: {1}\n\n"
+        "Is CUDA available: True"
+    )
+    [card] = machine_from_text(report.format("11.0", "N/A")).devices
+    assert card.vendor == "nvidia"
+    assert machine_from_text(report.format("N/A", "6.1")).devices == ()
