@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -616,3 +617,39 @@ def test_a_private_name_does_not_come_with_all_names(
         environment, tmp_path, "user", {"user.py": "from lib import _own, a\n"}, "1.0", ("lib",)
     )
     assert [f.message.count("lib._own") for f in found_in()] == [1] * lost
+
+
+def test_pkg_resources_that_is_imported_further_inside_is_named(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """As tensorboard 2.10 does: https://github.com/pypa/setuptools/issues/5174."""
+    for path in environment.packages.glob("setuptools*"):
+        path.unlink() if path.is_symlink() else shutil.rmtree(path)
+    (environment.packages / "pkg_resources").unlink()
+    install(environment, tmp_path, "setuptools", {"setuptools/__init__.py": ""}, "82.0.0")
+    files = {"user/__init__.py": "from . import deep\n", "user/deep.py": "import pkg_resources\n"}
+    install(environment, tmp_path, "user", files, "1.0", ("setuptools>=41",))
+    files = {"early/__init__.py": "import pkg_resources\n"}
+    install(environment, tmp_path, "early", files, "1.0", ("setuptools",))
+    first, second = found_in("outgrown_packages", "package_versions")
+    assert first.message.startswith("user 1.0 needs the module pkg_resources, which setuptools 82")
+    assert second.message.startswith("early 1.0 needs pkg_resources")
+
+
+def test_own_module_that_never_was_there_brings_no_names(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """transformers 4.40 has such a line, which only type checkers read."""
+    text = "from .parts import *\nif TYPE_CHECKING:\n    from .misspelt import *\n"
+    library = LIBRARY | {"lib/__init__.py": text}
+    assert len(named(environment, tmp_path, "from lib import gone\n", library)) == 1
+
+
+def test_failure_of_the_import_is_told_rather_than_that_of_a_function(
+    environment: Environment, tmp_path: Path
+) -> None:
+    install(environment, tmp_path, "numpy", {"numpy/__init__.py": ""}, "2.4.0")
+    text = "import numpy as np\ndef f():\n    return np.string_('a')\nnp.bool8\n"
+    install(environment, tmp_path, "user", {"user.py": text}, "1.0", ("numpy",))
+    (finding,) = found_in()
+    assert finding.state == "error" and "bool8" in finding.message

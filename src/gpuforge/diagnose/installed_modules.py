@@ -30,6 +30,7 @@ REMOVED = {
         "3.13",
     ),
 }
+WITHOUT_PKG_RESOURCES = "82"  # https://setuptools.pypa.io/en/stable/history.html#v82-0-0
 OF_PYTHON_2 = frozenset(
     "BaseHTTPServer CGIHTTPServer ConfigParser Cookie HTMLParser Queue SimpleHTTPServer"
     " SocketServer StringIO Tkinter UserDict UserList UserString __builtin__ anydbm binhex"
@@ -237,6 +238,8 @@ class Modules:
             return self.is_gone(parent)
         if found:
             return bool(found.path)
+        if name == "pkg_resources":
+            return at_least(self._versions.get("setuptools", "0"), WITHOUT_PKG_RESOURCES)
         since = REMOVED.get(name, "")
         return bool(self._standard and since and at_least(self._python, since))
 
@@ -368,7 +371,9 @@ class Modules:
         todo = [module_name]
         for name in todo:
             module = self.find(name)
-            if name not in found:
+            # Under `if TYPE_CHECKING`, transformers names a module of its own that never was there.
+            is_own = name.partition(".")[0] == module_name.partition(".")[0]
+            if name not in found and (module or not is_own):
                 found[name] = module
                 stars = module.stars if module else []
                 todo += [absolute(one, name, module) for one in stars if module]

@@ -77,10 +77,12 @@ def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
     """Return the findings of imports that fail, one for each package that they fail for."""
     found = dict[str, Finding]()
     one = site.distribution(name)
-    for fault in faults if one else ():
+    for fault in sorted(faults, key=lambda fault: fault.called) if one else ():
         other = owner(site, fault.module) if fault.module else "python"
         if one is None or other in (name, *found):
             continue
+        if other == "setuptools" and fault.path in [f"{one.folder}/{p}" for p in one.starts]:
+            continue  # which package_versions reports
         if not other:
             undeclared = None if found else _undeclared(site, one, fault)
             found |= {fault.module: undeclared} if undeclared else {}
@@ -144,6 +146,8 @@ def owner(site: Site, module: str) -> str:
     top, path = module.partition(".")[0], module.replace(".", "/")
     if top in sys.stdlib_module_names or top in REMOVED:
         return "python"
+    if top == "pkg_resources" and "setuptools" in site.packages:
+        return "setuptools"
     while path:
         for one in site.distributions:
             if one.entry(f"{path}/__init__.py") or one.entry(f"{path}.py"):
