@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuforge.changes.action import RunPip
 
 SUMMARY = "no two packages install the same module"
+SMALL_RECORD = 2**14
 
 
 def check(site: Site) -> Iterator[Finding]:
@@ -53,6 +54,8 @@ def _shared(site: Site) -> dict[str, dict[str, Distribution]]:
     found = dict[str, dict[str, Distribution]]()
     for one in site.distributions:
         modules = [path for path in one.packages if "/" not in path]
+        if len(one.record) < SMALL_RECORD:  # as of packages that are a single module
+            modules += [path[:-3] for path in one.modules if "/" not in path]
         for module in (*modules, "cupy") if one.name.startswith("cupy") else modules:
             found.setdefault(module, {}).setdefault(one.name, one)
     return {module: several for module, several in found.items() if len(several) > 1}
@@ -61,6 +64,8 @@ def _shared(site: Site) -> dict[str, dict[str, Distribution]]:
 def _overwritten(site: Site, module: str, several: dict[str, Distribution]) -> Iterator[Finding]:
     """Find a regular module for which several packages list different contents."""
     path, folders = f"{module}/__init__.py", {one.folder for one in several.values()}
+    if all(one.entry(f"{module}.py") for one in several.values()):
+        path = f"{module}.py"
     content = known(site.probe.read_bytes(str(folders.pop() / path)))
     # Parts of a namespace may have an empty module, but no part is named like the whole.
     is_namespace = content is None or extends_path(content)
