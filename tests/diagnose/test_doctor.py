@@ -425,3 +425,4 @@ def test_a_second_description_is_no_version_to_install(
     found = run_checks("package_files", "duplicate_packages").having("error", "warning")
     assert {finding.cause for finding in found} == {"package_incomplete", "several_versions"}
     assert not [finding for finding in found if finding.repair]
+    assert f"Delete {old}," in next(f for f in found if f.cause == "package_incomplete").steps[0]

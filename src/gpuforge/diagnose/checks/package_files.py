@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuforge.diagnose.checks.search_path import unreadable
-from gpuforge.diagnose.distribution import Distribution, distributions_in
+from gpuforge.diagnose.distribution import Distribution, distributions_in, normalised
 from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.path_folders import folders_after, folders_before
-from gpuforge.diagnose.repair import reinstall
+from gpuforge.diagnose.repair import pip, reinstall
 from gpuforge.diagnose.shared_library import machine_of
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
@@ -33,6 +33,7 @@ CAUSES = {
 _TAG = re.compile(r"\.(?:cpython-|cp)(3\d+)[a-z]?-([\w-]+)")
 # Patterns as text, because most environments do not need them; `re` compiles and caches them.
 _SERVES_MORE = r"(?m)^Tag: (?:\S*py3\S*|\S+-abi3)-"
+_FOR_WINDOWS = r"(?m)^Tag: \S+-win(?:32|_amd64|_arm64)$"
 _VERSION_FILE = rb"(?m)^(\w+/(?:_?version|__version__|__about__)\.py),sha256=([\w-]+),"
 _LIBRARY = r"\.(?:so(?:\.\d+)*|dll|dylib|pyd)$"
 # Files that users delete to save space and that nothing needs.
@@ -42,6 +43,7 @@ _SPARE = (
 )
 # Packages that refuse a compiled module of another version of them, of which it holds the number.
 HALVES = {"cffi": "_cffi_backend.*", "pillow": "PIL/_imaging.*"}
+_NAME_AND_VERSION = r"(?m)^Name: *(\S+)\nVersion: *(\S+)"
 _VERSION = rb"\0(\d+\.\d+(?:\.\d+)?)\0"
 # Up to this total size of RECORD files, or if this check is named, all modules are checked.
 LISTED_BYTES = 2**20
@@ -57,7 +59,7 @@ def check(site: Site) -> Iterator[Finding]:
     found = [f for one in site.distributions for f in _damage(site, one, every=every)]
     found += [f for name, like in HALVES.items() for f in _other_half(site, name, like)]
     found += [f for one in (*folders_before(site), *folders_after(site)) for f in _unfit(site, one)]
-    found += _remains(folder)
+    found += _remains(site, folder)
     yield from found or [Finding("ok", f"{len(site.distributions)} packages are complete")]
 
 
@@ -76,6 +78,8 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
         broken = f"find {shlex.quote(str(one.folder))} -xtype l -delete; "
         first = broken * is_linked  # pip would write to the links
         steps = (f"Reinstall it: {first}pip install --ignore-installed {one.name}=={one.version}",)
+        if not site.version(one.name):
+            steps = (f"Delete {one.info}, which is left of another version.",)
         message = f"{name} is damaged: {fault}"
         yield Finding("error", message, "package_incomplete", (str(one.info),), steps, repair)
         return
@@ -132,6 +136,8 @@ def _compiled_for(site: Site, one: Distribution) -> str:
     own = "".join(site.environment.version.split(".")[:2])
     here = _TAG.search(_imp.extension_suffixes()[0])
     misfit = ""
+    if not tags and b".pyd," in one.record and re.search(_FOR_WINDOWS, one.wheel):
+        return f"Windows, not {sys.platform}"  # where it is Windows, there are tags
     if not tags:
         foreign = _foreign(one)
         return "" if not foreign or re.search(r"(?m)^Tag: \S+-any$", one.wheel) else foreign
@@ -278,13 +284,21 @@ def _other_half(site: Site, name: str, like: str) -> Iterator[Finding]:
         yield Finding("error", message, "package_incomplete", evidence, steps, repair)
 
 
-def _remains(folder: Path) -> Iterator[Finding]:
+def _remains(site: Site, folder: Path) -> Iterator[Finding]:
     remains = tuple(folder / name for name in sorted(os.listdir(folder)) if name.startswith("~"))
     if remains:
-        from gpuforge.changes.action import MoveAside
+        from gpuforge.changes.action import Action, MoveAside
 
+        repair: tuple[Action, ...]
         repair = tuple(MoveAside(path, "remains of an interrupted install") for path in remains)
-        steps = ("Delete the folders whose names start with '~'.",)
+        steps = ["Delete the folders whose names start with '~'."]
         message = "an interrupted pip run left folders behind"
         evidence = tuple(map(str, remains))
-        yield Finding("warning", message, "interrupted_install", evidence, steps, repair)
+        texts = (known(site.probe.read_text(f"{path}/METADATA")) or "" for path in remains)
+        found = [found for text in texts if (found := re.search(_NAME_AND_VERSION, text))]
+        lost = [f"{m[1]}=={m[2]}" for m in found if normalised(m[1]) not in site.packages]
+        if lost:  # it was removed, and its successor not installed
+            message += f", and took away {', '.join(lost)}"
+            steps.append(f"Install what is gone: pip install {' '.join(lost)}")
+            repair = (*repair, *pip(site, "install", *lost))
+        yield Finding("warning", message, "interrupted_install", evidence, (*steps,), repair)
