@@ -653,3 +653,17 @@ def test_failure_of_the_import_is_told_rather_than_that_of_a_function(
     install(environment, tmp_path, "user", {"user.py": text}, "1.0", ("numpy",))
     (finding,) = found_in()
     assert finding.state == "error" and "bool8" in finding.message
+
+
+def test_package_for_a_newer_python_is_not_said_to_be_for_an_older_one(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """zarr 3.4 has generic functions, of which a line looks like syntax of Python 2."""
+    text = "def first[T](x: list[T]) -> T: ...\nasync = [\n"
+    install(environment, tmp_path, "user", {"user.py": text}, "1.0")
+    assert [f.message for f in found_in()], "it is old, as far as is known"
+    metadata = environment.packages / "user-1.0.dist-info" / "METADATA"
+    metadata.write_text(f"{metadata.read_text()}Requires-Python: >=3.99\n")
+    assert [f.check for f in found_in("outgrown_packages", "package_versions")] == [
+        "package_versions"
+    ]

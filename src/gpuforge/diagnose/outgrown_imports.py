@@ -81,6 +81,7 @@ _OF_LOST = {name.partition(".")[0] for name in LOST}
 _OLD = [re.compile(like) for like in (
     rb"print [\"'%\w]", rb"except [\w.]+, ?\w+ ?:", rb"raise \w+, ", rb"async ?(?:=[^=]|[,)])",
 )]  # fmt: skip
+ZEROS = "text instead of zero bytes"
 OLD_SYNTAX = "syntax of an older Python"
 THIN = 2  # how many modules a package reads, and none of others, of which users import the modules
 
@@ -170,6 +171,8 @@ class Walk:
             if module is None or 0 < self.limit <= len(self._read):
                 continue
             self._read[name] = module
+            if module.text[1:2] == b"\0" and self._is_executed(name):
+                yield Fault(root, module.path, 1, "", ZEROS)
             if root == self._main and self._is_old(name, module):
                 yield Fault(root, module.path, 1, "", OLD_SYNTAX)
             for written, names in demands(module.text):

@@ -104,8 +104,14 @@ def newest_python(one: Distribution) -> int:
     A package that names only the oldest one was made when there were about three newer ones.
     """
     known = [int(minor) for minor in _SUPPORTS.findall(one.metadata)]
-    oldest = _REQUIRES.search(one.metadata)
-    return max(known, default=int(oldest[1]) + 3 if oldest else 0)
+    oldest = oldest_python(one)
+    return max(known, default=oldest + 3 if oldest else 0)
+
+
+def oldest_python(one: Distribution) -> int:
+    """Return the minor version of the oldest Python that a package asks for; 0 for any."""
+    found = _REQUIRES.search(one.metadata)
+    return int(found[1]) if found else 0
 
 
 def _age(one: Distribution) -> tuple[bool, int, int]:

@@ -12,9 +12,10 @@ from gpuforge.compat.breakages import Breakage, breakages
 from gpuforge.diagnose.distribution import Distribution, normalised
 from gpuforge.diagnose.finding import Finding, State
 from gpuforge.diagnose.installed_modules import REMOVED
+from gpuforge.diagnose.outgrown_imports import ZEROS
 from gpuforge.diagnose.plain_requirement import EXTRA
-from gpuforge.diagnose.read_imports import newest_python, read_imports
-from gpuforge.diagnose.repair import pip
+from gpuforge.diagnose.read_imports import newest_python, oldest_python, read_imports
+from gpuforge.diagnose.repair import pip, reinstall
 from gpuforge.diagnose.site import Site
 from gpuforge.units import counted
 
@@ -78,9 +79,17 @@ def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
     found = dict[str, Finding]()
     one = site.distribution(name)
     for fault in sorted(faults, key=lambda fault: fault.called) if one else ():
+        if one and fault.name == ZEROS:  # as after a power failure, with the size unchanged
+            message = f"{name} {one.version} is incomplete: a module of it holds only zero bytes"
+            steps = (f"Reinstall it: pip install --force-reinstall --no-deps {name}",)
+            found[fault.path] = Finding("error", message, "package_incomplete", (fault.path,),
+                                        steps, reinstall(site, one))  # fmt: skip
+            continue
         other = owner(site, fault.module) if fault.module else "python"
         if one is None or other in (name, *found):
             continue
+        if other == "python" and oldest_python(one) > int(site.environment.version.split(".")[1]):
+            continue  # which package_versions reports
         if other == "setuptools" and fault.path in [f"{one.folder}/{p}" for p in one.starts]:
             continue  # which package_versions reports
         if not other:
