@@ -96,6 +96,21 @@ def cut(path: str, share: float = 0.5) -> Break:
     return breaks
 
 
+def interrupt(name: str) -> Break:
+    """Leave a package as pip does that was stopped between removing it and installing another."""
+
+    def breaks(environment: Environment) -> None:
+        for path in environment.packages.glob(f"{name}*"):
+            path.rename(path.with_name(f"~{path.name[1:]}"))
+
+    return breaks
+
+
+def for_windows(environment: Environment) -> None:
+    wheel = environment.packages / "mine-1.0.dist-info" / "WHEEL"
+    wheel.write_text("Wheel-Version: 1.0\nTag: cp311-cp311-win_amd64\n")
+
+
 def delete_half(folder: str) -> Break:
     def breaks(environment: Environment) -> None:
         for path in sorted((environment.packages / folder).rglob("*.py"))[::2]:
@@ -739,6 +754,21 @@ MADE = [
     Broken("sitecustomize_on_the_path_needs_what_is_gone", ("the module gone_tracer",),
            breaks=beside("hooks/sitecustomize.py", "from gone_tracer.auto import start\n"),
            variables={"PYTHONPATH": "{beside}/hooks"}),
+    Broken("one_file_of_two_packages", ("nvidia-ml-py and nvidia-ml-py3 overwrite",),
+           made=(("nvidia-ml-py", "12.575.51", ()), ("nvidia-ml-py3", "7.352.0", ())),
+           files={"nvidia-ml-py": {"pynvml.py": "nvmlInit_v2 = 1\n"},
+                  "nvidia-ml-py3": {"pynvml.py": "nvmlInit = 1\n"}},
+           breaks=record_contents),
+    Broken("compiled_for_windows", ("mine 1.0 was compiled for Windows",),
+           made=(("mine", "1.0", ()),), breaks=for_windows,
+           files={"mine": {"mine/__init__.py": "", "mine/_parser.cp311-win_amd64.pyd": "x"}}),
+    Broken("module_of_zero_bytes", ("mine 1.0 is incomplete: a module of it holds only zero",),
+           made=(("mine", "1.0", ()),),
+           files={"mine": {"mine/__init__.py": "from . import a\n", "mine/a.py": "x = 1\n"}},
+           breaks=write("mine/a.py", "\0" * 6)),
+    Broken("removed_and_not_installed_again", ("and took away numpy==2.4.6",),
+           made=(("numpy", "2.4.6", ()),), offered=(("numpy", "2.4.6", ()),),
+           breaks=interrupt("numpy")),
     Broken("module_edited_wrongly", ("mine 1.0 is incomplete",), made=(("mine", "1.0", ()),),
            files={"mine": {"mine/__init__.py": "x = 1\n"}},
            breaks=write("mine/__init__.py", "def f(:\n")),
