@@ -83,12 +83,14 @@ _PIP = re.compile(r"(?<![\w/.-])(?<!uv )(?<!-m )(?:python -m )?pip ((?:un)?insta
 
 def _offered(finding: Finding, site: Site) -> Finding:
     """Return `finding` with its repair if gpuforge may make it; else with a step that says why."""
-    if site.live and site.environment.made_by_uv and not site.environment.has_pip:
-        python = shlex.quote(str(site.environment.python))
-        steps = (
-            _PIP.sub(lambda found: f"uv pip {found[1]} --python {python} ", one)
-            for one in finding.steps
-        )
+    place, has_pip, like = site.environment.python, site.environment.has_pip, ""
+    if site.live and site.environment.made_by_uv and not has_pip:
+        like = rf"uv pip \1 --python {shlex.quote(str(place))} "
+    elif site.live and has_pip and place and not place.with_name("pip").exists():
+        like = rf"{shlex.quote(str(place))} -m pip \1 "  # not the pip of another Python
+    if like:
+        options = ("--ignore-installed", "--ignore-installed" if has_pip else "--reinstall")
+        steps = (_PIP.sub(like, one).replace(*options) for one in finding.steps)
         finding = replace(finding, steps=(*steps,))
     reason = next(filter(None, (action.refusal() for action in finding.repair)), "")
     if not reason:
