@@ -38,7 +38,11 @@ def _faults(site: Site) -> Iterator[Finding]:
     environment, prefix = site.environment, site.environment.prefix
     if environment.fault:
         leave = (f"Or leave it: unset {environment.named_by}",) if environment.named_by else ()
-        steps = (f"Create the environment again: python -m venv --clear {prefix}", *leave)
+        again = f"Create the environment again: python -m venv --clear {prefix}"
+        real = environment.python and environment.python.resolve()
+        if real and real.exists() and not (prefix / "pyvenv.cfg").exists():
+            again = f"Create the file again, which keeps the packages: {real} -m venv {prefix}"
+        steps = (again, *leave)
         yield Finding("error", environment.fault, "environment_broken", (str(prefix),), steps)
     if (other := site.probe.environ.get("PYTHONHOME")) and _is_elsewhere(environment, other):
         message = f"PYTHONHOME makes Python use the standard library of another Python, in {other}"
