@@ -16,6 +16,7 @@ from gpuforge.diagnose.checks.shadowing_modules import COMMON
 from gpuforge.diagnose.distribution import Distribution, normalised
 from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.path_folders import extends_path
+from gpuforge.diagnose.read_imports import newest_python
 from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
@@ -141,13 +142,15 @@ def _cupy(site: Site, installed: list[str]) -> Finding:
 def _sharing(site: Site, module: str, installed: list[str]) -> Finding:
     message = f"{' and '.join(installed)} overwrite each other's files: all install {module}"
     keep = _to_keep(site, installed)
+    there = filter(None, map(site.distribution, installed))
+    kept = keep or max(there, key=newest_python).name  # the one that is looked after
     repair: tuple[RunPip, ...] = ()
     if keep:
         version = site.version(keep)
         repair = (*pip(site, "uninstall", "-y", *installed),
                   *pip(site, "install", f"{keep}=={version}"))  # fmt: skip
     steps = (f"Keep only one: pip uninstall -y {' '.join(installed)}; "
-             f"pip install {keep or installed[0]}",)  # fmt: skip
+             f"pip install {kept}",)  # fmt: skip
     return Finding("warning", message, "duplicate_module", tuple(installed), steps, repair)
 
 
