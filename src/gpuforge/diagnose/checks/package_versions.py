@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpuforge.compat.tables import entries
 from gpuforge.compat.versions import at_least
 from gpuforge.diagnose.distribution import Distribution
 from gpuforge.diagnose.finding import Finding, State, of_cause
@@ -56,9 +57,9 @@ def check(site: Site) -> Iterator[Finding]:
     missing: dict[str, list[Unmet]] = {}
     found, told = False, set[str]()
     for unmet in site.unmet():
-        if unmet.have is None:
+        if unmet.have is None and not _has_another(site, unmet.needed):
             missing.setdefault(unmet.package, []).append(unmet)
-        else:
+        elif unmet.have is not None:
             found = True
             told |= {unmet.package} if unmet.needed == "numpy" else set()
             yield _misfit(site, unmet)
@@ -78,6 +79,12 @@ def check(site: Site) -> Iterator[Finding]:
         yield finding
     if not found:
         yield Finding("ok", "the installed packages meet each other's requirements")
+
+
+def _has_another(site: Site, name: str) -> bool:
+    """Return whether another wheel with the same module is installed, as a headless OpenCV."""
+    groups = (entry["packages"] for entry in entries("companions", "module"))
+    return any(name in group and any(n in site.packages for n in group) for group in groups)
 
 
 def _misfit(site: Site, unmet: Unmet) -> Finding:
@@ -132,7 +139,7 @@ def _missing(site: Site, installed: Distribution, lacking: list[Unmet]) -> Findi
     shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if names[SHOWN:] else "")
     message = f"{name} requires packages that are not installed: {shown}"
     evidence = tuple(map(str, lacking[:SHOWN]))
-    if any(n.startswith(("nvidia-", "cuda-toolkit")) for n in names):
+    if any(n.startswith(("nvidia-", "cuda-toolkit")) and n != "nvidia-ml-py" for n in names):
         return of_cause(
             "cuda_runtime_lib_missing", "error", message, evidence=evidence, repair=repair
         )
