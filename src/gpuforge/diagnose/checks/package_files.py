@@ -33,7 +33,6 @@ CAUSES = {
 _TAG = re.compile(r"\.(?:cpython-|cp)(3\d+)[a-z]?-([\w-]+)")
 # Patterns as text, because most environments do not need them; `re` compiles and caches them.
 _SERVES_MORE = r"(?m)^Tag: (?:\S*py3\S*|\S+-abi3)-"
-_FOR_WINDOWS = r"(?m)^Tag: \S+-win(?:32|_amd64|_arm64)$"
 _VERSION_FILE = rb"(?m)^(\w+/(?:_?version|__version__|__about__)\.py),sha256=([\w-]+),"
 _LIBRARY = r"\.(?:so(?:\.\d+)*|dll|dylib|pyd)$"
 # Files that users delete to save space and that nothing needs.
@@ -67,10 +66,11 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
     if one.info.suffix == ".egg-info":
         return
     name = f"{one.name} {one.version}"
-    if not one.metadata and one.info.is_dir() and not os.access(one.info, os.X_OK):
+    places = [one.info, *(one.folder / path for path in one.packages if "/" not in path)]
+    if locked := [p for p in places if not os.access(p, os.R_OK | os.X_OK) and os.path.isdir(p)]:
         step = f"As its owner, let others read it: chmod -R go+rX {shlex.quote(str(one.folder))}"
         message = f"{name} cannot be used: this user may not read it"
-        yield Finding("error", message, "package_unreadable", (str(one.info),), (step,))
+        yield Finding("error", message, "package_unreadable", (str(locked[0]),), (step,))
         return
     if fault := _fault_of_description(one):
         is_linked = os.path.islink(f"{one.info}/METADATA")  # to a cache of uv that was cleaned
@@ -136,7 +136,7 @@ def _compiled_for(site: Site, one: Distribution) -> str:
     own = "".join(site.environment.version.split(".")[:2])
     here = _TAG.search(_imp.extension_suffixes()[0])
     misfit = ""
-    if not tags and b".pyd," in one.record and re.search(_FOR_WINDOWS, one.wheel):
+    if not tags and b".pyd," in one.record and "-win" in one.wheel:
         return f"Windows, not {sys.platform}"  # where it is Windows, there are tags
     if not tags:
         foreign = _foreign(one)
@@ -287,18 +287,17 @@ def _other_half(site: Site, name: str, like: str) -> Iterator[Finding]:
 def _remains(site: Site, folder: Path) -> Iterator[Finding]:
     remains = tuple(folder / name for name in sorted(os.listdir(folder)) if name.startswith("~"))
     if remains:
-        from gpuforge.changes.action import Action, MoveAside
+        from gpuforge.changes.action import MoveAside
 
-        repair: tuple[Action, ...]
-        repair = tuple(MoveAside(path, "remains of an interrupted install") for path in remains)
+        aside = tuple(MoveAside(path, "remains of an interrupted install") for path in remains)
         steps = ["Delete the folders whose names start with '~'."]
         message = "an interrupted pip run left folders behind"
-        evidence = tuple(map(str, remains))
         texts = (known(site.probe.read_text(f"{path}/METADATA")) or "" for path in remains)
         found = [found for text in texts if (found := re.search(_NAME_AND_VERSION, text))]
         lost = [f"{m[1]}=={m[2]}" for m in found if normalised(m[1]) not in site.packages]
         if lost:  # it was removed, and its successor not installed
             message += f", and took away {', '.join(lost)}"
-            steps.append(f"Install what is gone: pip install {' '.join(lost)}")
-            repair = (*repair, *pip(site, "install", *lost))
-        yield Finding("warning", message, "interrupted_install", evidence, (*steps,), repair)
+            steps.insert(0, f"Install what is gone: pip install {' '.join(lost)}")
+        again = pip(site, "install", *lost) if lost else ()
+        yield Finding("warning", message, "interrupted_install", (*map(str, remains),),
+                      (*steps,), (*aside, *again))  # fmt: skip
