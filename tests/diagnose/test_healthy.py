@@ -126,6 +126,11 @@ def an_extra_that_nobody_asked_for(environment: Environment) -> None:
     made(environment, "nvidia-cublas-cu12", "12.8.4.1")
 
 
+def another_wheel_with_the_same_module(environment: Environment) -> None:
+    made(environment, "imgaug", "0.4.0", ("opencv-python",))
+    made(environment, "opencv-python-headless", "4.11.0.86", files={"cv2/__init__.py": ""})
+
+
 def a_site_of_ones_own(environment: Environment) -> None:
     text = "import os\nimport mine\ntry:\n    import not_there\nexcept ImportError:\n    pass\n"
     made(environment, "mine", "1.0", files={"mine.py": "", "sitecustomize.py": text})
@@ -190,6 +195,7 @@ HARMLESS = {"OMP_NUM_THREADS": "4,2", "NUMBA_NUM_THREADS": "",
         builds_of_one_kind,
         builds_of_a_vendor_or_of_ones_own,
         an_extra_that_nobody_asked_for,
+        another_wheel_with_the_same_module,
         a_site_of_ones_own,
         generated_code_for_several_versions,
         settings_of_pip,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -130,6 +131,64 @@ def test_steps_name_the_installer_that_the_environment_has(
     (finding,) = named("package_versions")
     install = f"uv pip install --python {environment.prefix}/bin/python"
     assert finding.steps[0] == f"Install what is missing: {install} {' '.join(needs)}"
+
+
+def test_steps_name_the_pip_module_where_there_is_no_program(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """As where pip is that of the system: the shell would find another Python's program."""
+    (environment.prefix / "bin" / "pip").unlink()
+    environment.add(make_wheel(tmp_path, "science", "1.0", ("part",)))
+    (finding,) = named("package_versions")
+    assert f": {environment.prefix}/bin/python -m pip install part" in finding.steps[0]
+
+
+def test_steps_name_an_option_that_uv_has(environment: Environment, tmp_path: Path) -> None:
+    with open(environment.prefix / "pyvenv.cfg", "a") as file:
+        file.write("uv = 0.9.0\n")
+    (environment.packages / "pip").rename(tmp_path / "pip")
+    environment.add(make_wheel(tmp_path, "mine", "1.0"))
+    (environment.packages / "mine-1.0.dist-info" / "METADATA").unlink()
+    (finding,) = [f for f in named("package_files") if f.message.startswith("mine ")]
+    assert finding.steps[0].endswith("/bin/python --reinstall mine==1.0")
+
+
+def test_a_missing_program_of_nvidia_is_no_missing_library(
+    environment: Environment, tmp_path: Path
+) -> None:
+    environment.add(make_wheel(tmp_path, "gpustat", "1.1.1", ("nvidia-ml-py>=11",)))
+    (finding,) = named("package_versions")
+    assert finding.cause == "requirement_missing"
+
+
+def test_lost_settings_are_written_by_the_python_that_the_environment_has(
+    environment: Environment,
+) -> None:
+    """The environment's own would link to itself; without --clear, the packages stay."""
+    real = (environment.prefix / "bin" / "python").resolve()
+    (environment.prefix / "pyvenv.cfg").unlink()
+    (finding,) = named("python_environment")
+    command = finding.steps[0].partition(": ")[2]
+    assert command == f"{real} -m venv {environment.prefix}"
+    subprocess.run(command.split(), check=True)
+    assert not named("python_environment")
+
+
+def test_of_two_that_overwrite_each_other_the_one_that_is_looked_after_stays(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """jwt names Python 3.9 as its newest, PyJWT 3.13: https://pypi.org/project/PyJWT/."""
+    for name, minor in {"jwt": 9, "pyjwt": 13}.items():
+        environment.add(make_wheel(tmp_path, name, "1.0", files={"jwt/__init__.py": f"# {name}"}))
+        info = environment.packages / f"{name}-1.0.dist-info"
+        with open(info / "METADATA", "a") as metadata:
+            metadata.write(f"Classifier: Programming Language :: Python :: 3.{minor}\n")
+        record = (info / "RECORD").read_text()
+        (info / "RECORD").write_text(
+            record.replace("jwt/__init__.py,,", f"jwt/__init__.py,{name},9")
+        )
+    (finding,) = named("duplicate_packages")
+    assert finding.steps[0].endswith("pip install pyjwt")
 
 
 def test_a_plugin_of_jax_of_another_version_is_named_by_its_cause(

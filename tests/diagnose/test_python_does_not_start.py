@@ -90,3 +90,13 @@ def test_a_package_that_this_user_may_not_read_is_named(
     monkeypatch.setattr("os.access", lambda path, mode: path != info and real(path, mode))
     (finding,) = run_checks("package_files").having("error")
     assert finding.message == "mine 1.0 cannot be used: this user may not read it"
+
+
+def test_a_folder_of_a_package_that_this_user_may_not_read_is_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment.add(make_wheel(environment.prefix.parent, "mine", "1.0"))
+    folder, real = environment.packages / "mine", os.access
+    monkeypatch.setattr("os.access", lambda path, mode: path != folder and real(path, mode))
+    (finding,) = run_checks("package_files").having("error")
+    assert finding.cause == "package_unreadable" and finding.evidence == (str(folder),)

@@ -30,7 +30,6 @@ REMOVED = {
         "3.13",
     ),
 }
-WITHOUT_PKG_RESOURCES = "82"  # https://setuptools.pypa.io/en/stable/history.html#v82-0-0
 OF_PYTHON_2 = frozenset(
     "BaseHTTPServer CGIHTTPServer ConfigParser Cookie HTMLParser Queue SimpleHTTPServer"
     " SocketServer StringIO Tkinter UserDict UserList UserString __builtin__ anydbm binhex"
@@ -238,8 +237,8 @@ class Modules:
             return self.is_gone(parent)
         if found:
             return bool(found.path)
-        if name == "pkg_resources":
-            return at_least(self._versions.get("setuptools", "0"), WITHOUT_PKG_RESOURCES)
+        if name == "pkg_resources":  # https://setuptools.pypa.io/en/stable/history.html#v82-0-0
+            return at_least(self._versions.get("setuptools", "0"), "82")
         since = REMOVED.get(name, "")
         return bool(self._standard and since and at_least(self._python, since))
 

@@ -88,9 +88,9 @@ def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
         other = owner(site, fault.module) if fault.module else "python"
         if one is None or other in (name, *found):
             continue
-        if other == "python" and oldest_python(one) > int(site.environment.version.split(".")[1]):
-            continue  # which package_versions reports
-        if other == "setuptools" and fault.path in [f"{one.folder}/{p}" for p in one.starts]:
+        told = fault.path in [f"{one.folder}/{path}" for path in one.starts]
+        too_new = oldest_python(one) > int(site.environment.version.split(".")[1])
+        if (other == "python" and too_new) or (other == "setuptools" and told):
             continue  # which package_versions reports
         if not other:
             undeclared = None if found else _undeclared(site, one, fault)

@@ -61,7 +61,7 @@ def _kernels(site: Site) -> Iterator[Finding]:
                 if os.path.isabs(program) and (fault := _kernel_fault(program, kernel)):
                     message = f"the Jupyter kernel {name} starts {program}, which {fault}"
                     steps: tuple[str, ...] = (
-                        f"jupyter kernelspec remove {name}",
+                        f"jupyter kernelspec remove -f {name}",
                         f"With its new Python: python -m ipykernel install --user --name {name}",
                     )
                     if os.path.exists(program):
