@@ -161,6 +161,14 @@ def test_a_missing_program_of_nvidia_is_no_missing_library(
     assert finding.cause == "requirement_missing"
 
 
+def test_the_pip_of_another_python_is_named(environment: Environment) -> None:
+    """It installs there, which nobody sees until an import fails."""
+    python = (environment.prefix / "bin" / "python").resolve()
+    (environment.prefix / "bin" / "pip").write_text(f"#!{python}\nimport pip\n")
+    (finding,) = named("python_environment")
+    assert f"{python}, which is that of another environment" in finding.message
+
+
 def test_lost_settings_are_written_by_the_python_that_the_environment_has(
     environment: Environment,
 ) -> None:

@@ -155,9 +155,9 @@ def _broken_script(prefix: Path) -> tuple[str, str] | None:
 
 
 def _is_of_another(python: bytes, prefix: Path) -> bool:
-    """Return whether a Python exists and is of another environment, of which this one is a copy."""
+    """Return whether a Python exists and is of another environment, or of none."""
     place = Path(os.fsdecode(python)).parent.parent
-    return (place / "pyvenv.cfg").is_file() and not place.samefile(prefix)
+    return place.is_dir() and not place.samefile(prefix)
 
 
 def _unwritable_packages(site: Site, folder: Path) -> tuple[str, ...]:
