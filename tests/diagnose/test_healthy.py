@@ -131,6 +131,14 @@ def another_wheel_with_the_same_module(environment: Environment) -> None:
     made(environment, "opencv-python-headless", "4.11.0.86", files={"cv2/__init__.py": ""})
 
 
+def modules_that_were_packed_by_mistake(environment: Environment) -> None:
+    """Setuptools takes every module beside setup.py, so several packages install these."""
+    for name in ("one", "two"):
+        made(environment, name, "1.0", files={"versioneer.py": f"# {name}", "helpers.py": ""})
+        record = environment.packages / f"{name}-1.0.dist-info" / "RECORD"
+        record.write_text(record.read_text().replace("r.py,,", f"r.py,sha256={name},"))
+
+
 def a_site_of_ones_own(environment: Environment) -> None:
     text = "import os\nimport mine\ntry:\n    import not_there\nexcept ImportError:\n    pass\n"
     made(environment, "mine", "1.0", files={"mine.py": "", "sitecustomize.py": text})
@@ -196,6 +204,7 @@ HARMLESS = {"OMP_NUM_THREADS": "4,2", "NUMBA_NUM_THREADS": "",
         builds_of_a_vendor_or_of_ones_own,
         an_extra_that_nobody_asked_for,
         another_wheel_with_the_same_module,
+        modules_that_were_packed_by_mistake,
         a_site_of_ones_own,
         generated_code_for_several_versions,
         settings_of_pip,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gpuforge.changes.action import RunPip
 
 SUMMARY = "no two packages install the same module"
-SMALL_RECORD = 2**14
 
 
 def check(site: Site) -> Iterator[Finding]:
@@ -55,7 +54,7 @@ def _shared(site: Site) -> dict[str, dict[str, Distribution]]:
     found = dict[str, dict[str, Distribution]]()
     for one in site.distributions:
         modules = [path for path in one.packages if "/" not in path]
-        if len(one.record) < SMALL_RECORD:  # as of packages that are a single module
+        if len(one.record) < 2**14:  # as of packages that are a single module
             modules += [path[:-3] for path in one.modules if "/" not in path]
         for module in (*modules, "cupy") if one.name.startswith("cupy") else modules:
             found.setdefault(module, {}).setdefault(one.name, one)

@@ -81,11 +81,9 @@ def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
     for fault in sorted(faults, key=lambda fault: fault.called) if one else ():
         if one and fault.name == ZEROS:  # as after a power failure, with the size unchanged
             message = f"{name} {one.version} is incomplete: a module of it holds only zero bytes"
-            steps = (
-                f"Reinstall it: pip install --force-reinstall --no-deps {name}=={one.version}",
-            )
+            again = f"Reinstall it: pip install --force-reinstall --no-deps {name}=={one.version}"
             found[fault.path] = Finding("error", message, "package_incomplete", (fault.path,),
-                                        steps, reinstall(site, one))  # fmt: skip
+                                        (again,), reinstall(site, one))  # fmt: skip
             continue
         other = owner(site, fault.module) if fault.module else "python"
         if one is None or other in (name, *found):

@@ -18,7 +18,8 @@ SUMMARY = "no file or variable hides an installed module"
 
 # Names of projects' own folders and files that nothing else imports.
 COMMON = {"test", "tests", "docs", "doc", "examples", "example", "scripts", "tools", "setup",
-          "conftest", "benchmarks", "build", "src", "utils", "config", "main", "app"}  # fmt: skip
+          "conftest", "benchmarks", "build", "src", "utils", "config", "main", "app", "helpers",
+          "settings", "constants", "version", "_version", "versioneer"}  # fmt: skip
 PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 SHOWN = 5
 OF_PYTHON = "of the standard library"
