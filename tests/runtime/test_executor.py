@@ -632,6 +632,14 @@ class TestExecutor:
         with pytest.raises(kind):
             gf.executor(**options)
 
+    @pytest.mark.parametrize(
+        "limits", [{"memory": -1}, {"memory": "much"}, {"concurrency": 0}, {"share": 1.5}]
+    )
+    def test_a_limit_that_means_nothing_is_named(self, limits: dict[str, Any]) -> None:
+        ((name, value),) = limits.items()
+        with pytest.raises(InvalidSettings, match=f"{name}={value!r} is not"):
+            Quota(**limits)
+
     def test_a_device_that_is_not_there_is_refused(self) -> None:
         pytest.importorskip("torch")
         with pytest.raises(BackendUnavailable):

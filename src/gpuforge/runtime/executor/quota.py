@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuforge.errors import InvalidSettings
-from gpuforge.units import parse_bytes
+from gpuforge.runtime.executor.task import check_memory
 
 CREDIT_SECONDS = 20e-3
 """A start that is late by up to this much is made up: the next may be as much earlier."""
@@ -36,7 +36,7 @@ class Quota:
 
     def __post_init__(self) -> None:
         if self.memory is not None:
-            object.__setattr__(self, "memory", parse_bytes(self.memory))
+            object.__setattr__(self, "memory", check_memory(self.memory))
         calls = self.concurrency
         if calls is not None and (type(calls) is not int or calls < 1):
             raise InvalidSettings(f"concurrency={calls!r} is not a positive integer")

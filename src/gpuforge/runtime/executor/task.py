@@ -53,7 +53,7 @@ def check_terms(priority: Any, timeout: Any, memory: Any, name: Any) -> Terms:
         )
     if not isinstance(name, str):
         raise InvalidSettings(f"name={name!r} is not text")
-    return Terms(int(priority), check_timeout(timeout), _memory(memory), name)
+    return Terms(int(priority), check_timeout(timeout), check_memory(memory), name)
 
 
 def check_timeout(timeout: Any) -> float | None:
@@ -72,7 +72,8 @@ def check_timeout(timeout: Any) -> float | None:
     return min(seconds, LONGEST_SECONDS)
 
 
-def _memory(memory: Any) -> int | None:
+def check_memory(memory: Any) -> int | None:
+    """Validate a size of memory and return it in bytes; None for no limit."""
     if memory is None:
         return None
     try:
