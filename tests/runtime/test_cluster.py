@@ -651,6 +651,62 @@ class TestTrouble:
                         gf.cluster(client)
                     assert "install" in caught.value.hint
 
+    def test_ctrl_c_in_a_destructor_ends_a_map(
+        self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Python ignores an exception there, and futures of Dask have one."""
+
+        class Future:
+            def __del__(self) -> None:
+                signal.raise_signal(signal.SIGINT)
+                reached.append(1)
+
+        def submits(*args: Any, **options: Any) -> Any:
+            if len(reached) < 1:
+                Future()
+            return submit(*args, **options)
+
+        reached: list[int] = []
+        submit = cluster.client.submit
+        monkeypatch.setattr(cluster.client, "submit", submits)
+        with ctrl_c(), pytest.raises(KeyboardInterrupt, match="0 of 400 items of the map"):
+            cluster.map(slowly, [0.01] * 400)
+        assert reached  # it was held back until Dask was done
+        assert cluster.map(abs, [-1]) == [1]
+
+    def test_ctrl_c_in_the_iterator_of_a_map_is_raised_there(self, cluster: Cluster) -> None:
+        def items() -> Iterator[int]:
+            yield from range(3)
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                noticed.append(1)
+                raise
+
+        noticed: list[int] = []
+        with ctrl_c(), pytest.raises(KeyboardInterrupt, match=" items of the map had finished"):
+            list(cluster.map(abs, items()))
+        assert noticed
+        with ctrl_c(), pytest.raises(KeyboardInterrupt, match=r"^$"):  # not in the map's own time
+            for _ in cluster.map(abs, iter(range(3))):
+                signal.raise_signal(signal.SIGINT)
+
+    def test_a_client_that_closes_late_hides_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def late(timeout: float) -> None:
+            close(timeout=LONG)
+            raise TimeoutError(f"timed out after {timeout} s")
+
+        cluster = gf.cluster(local=1, timeout=LONG)
+        close = cluster.client.close
+        monkeypatch.setattr(cluster.client, "close", late)
+        with pytest.raises(KeyboardInterrupt, match="mine"), cluster:
+            (pid,) = cluster.map(process, [0])
+            raise KeyboardInterrupt("mine")
+        until = time.monotonic() + LONG
+        while alive(pid):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
     def test_ctrl_c_in_the_middle_ends_all_and_says_how_far_it_came(self, tmp_path: Path) -> None:
         done = interrupted(tmp_path, signal.SIGINT)
         assert "of 40 items of the map had finished, the others are given up" in done
@@ -701,6 +757,17 @@ def interrupted(folder: Path, number: signal.Signals) -> str:
         assert time.monotonic() < until, "a worker was left behind"
         time.sleep(0.01)
     return told
+
+
+@contextlib.contextmanager
+def ctrl_c() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt, also in a run of the tests that a shell put aside."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def alive(pid: int) -> bool:

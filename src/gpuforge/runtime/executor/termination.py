@@ -1,4 +1,4 @@
-"""What a program says when SIGTERM ends it, unless it handles the signal itself."""
+"""What a program says when SIGTERM ends it, and Ctrl-C held back; its own handlers stay."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def end(owner: Any) -> None:
         _replace(_terminate, signal.SIG_DFL)
 
 
-def _replace(before: Any, handler: Any) -> None:
+def _replace(before: Any, handler: Any, number: int = signal.SIGTERM) -> None:
     main = threading.current_thread() is threading.main_thread()  # others may set no handler
-    if main and signal.getsignal(signal.SIGTERM) is before:
-        signal.signal(signal.SIGTERM, handler)
+    if main and signal.getsignal(number) == before:
+        signal.signal(number, handler)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
@@ -41,3 +41,33 @@ def _terminate(number: int, frame: FrameType | None) -> None:
                 tell()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
+
+
+class Held:
+    """A block in which other code must not be interrupted: Ctrl-C ends it when it is left.
+
+    Python ignores an exception in a destructor or in a callback of the garbage collector, and Dask
+    has both: its map would go on. In the middle of a lock, an exception leaves that locked.
+
+    Attributes
+    ----------
+    open : whether Ctrl-C ends the block at once, as a second one always does
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._came = self.open = False
+
+    def __enter__(self) -> None:
+        _replace(signal.default_int_handler, self._interrupt, signal.SIGINT)
+
+    def __exit__(self, *_: object) -> None:
+        _replace(self._interrupt, signal.default_int_handler, signal.SIGINT)
+        if self._came:
+            raise KeyboardInterrupt from None
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        again, self._came = self._came, True
+        self._wake()
+        if again or self.open:
+            raise KeyboardInterrupt

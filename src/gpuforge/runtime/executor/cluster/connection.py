@@ -20,7 +20,7 @@ from gpuforge.log import logger
 from gpuforge.runtime.executor import termination
 
 CLOSE_SECONDS, END_SECONDS = 0.5, 10.0
-"""Time limits for Dask to close a client, and to end workers before they are killed."""
+"""Time limits for Dask to close what was interrupted or lost, and anything else."""
 Folder = TemporaryDirectory[str]
 _log = logger("cluster")
 
@@ -53,7 +53,9 @@ class Connection:
             if self.folder is not None and at_once:
                 _kill(self.cluster)
             if self._opened:
-                self.client.close(timeout=CLOSE_SECONDS)
+                hurried = at_once or self.client.status != "running"
+                with contextlib.suppress(TimeoutError):  # on a busy machine; the rest ends here
+                    self.client.close(timeout=CLOSE_SECONDS if hurried else END_SECONDS)
             if self.folder is not None:
                 end(self.cluster, self.folder, at_once=at_once)
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
@@ -97,20 +98,17 @@ class Run:
         self._suspects: deque[Chunk] = deque()
         self._done: dict[int, list[Outcome]] = {}
         self._come: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
+        self._held = termination.Held(partial(self._come.put, (None, None)))
 
     def __iter__(self) -> Iterator[Outcome]:
         termination.begin(self, self._say_terminated)
         try:
             while True:
-                self._send()
-                while self._given in self._done:
-                    ready = self._done.pop(self._given)
-                    self._given += len(ready)
-                    yield from ready
-                    self._send()
-                if not self._out:
+                with self._held:
+                    ready = self._next()
+                if not ready:
                     break
-                self._wait()
+                yield from ready
             if self._source_error is not None:
                 raise self._source_error
         except KeyboardInterrupt as error:
@@ -121,6 +119,16 @@ class Run:
             for future in self._out:  # cancel what is no longer needed
                 future.release()
             self._out.clear()
+
+    def _next(self) -> list[Outcome]:
+        """Send chunks, and return the next results once they are there; none at the end."""
+        self._send()
+        while self._given not in self._done and self._out:
+            self._wait()
+            self._send()
+        ready = self._done.pop(self._given, [])
+        self._given += len(ready)
+        return ready
 
     def _wait(self) -> None:
         """Wait for at least one chunk, and handle all that have finished."""
@@ -134,6 +142,8 @@ class Run:
                 if self.deadline is not None and monotonic() >= self.deadline:
                     raise self._late() from None
             else:
+                if future is None:
+                    raise KeyboardInterrupt
                 self._settle(self._out.pop(future), future.status, result)
                 if self._come.empty():
                     return
@@ -209,6 +219,7 @@ class Run:
         """Return the next items; an error of the iterable is raised after the results before it."""
         found: list[Any] = []
         size, until = self._size(), monotonic() + CHUNK_SECONDS
+        self._held.open = True  # the caller's iterator may take as long as it likes
         while self._source is not None and len(found) < size and monotonic() < until:
             try:
                 found.append(next(self._source))
@@ -216,6 +227,7 @@ class Run:
                 self._source = None
             except Exception as error:  # noqa: BLE001 - raised after the results before it
                 self._source, self._source_error = None, error
+        self._held.open = False
         return found
 
     def _submit(self, chunk: Chunk) -> None:
