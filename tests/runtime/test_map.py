@@ -339,6 +339,18 @@ def test_starmap_spreads_the_arguments() -> None:
     same([scaled(*one) for one in pairs], list(offloaded.starmap(iter(pairs), batch=8)), 1e-9)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("kind", [list, iter])
+def test_starmap_takes_the_arguments_from_an_iterator(kind: Any) -> None:
+    """Once: so does `itertools.starmap`."""
+    offloaded = gf.offload(divmod_of)
+    items = [iter((n, 3)) for n in range(ITEMS)]
+    assert list(offloaded.starmap(kind(items))) == [divmod(n, 3) for n in range(ITEMS)]
+
+
+def divmod_of(x: int, y: int) -> tuple[int, int]:
+    return divmod(x, y)
+
+
 def test_methods_are_mapped_too() -> None:
     class Scale:
         factor = 3.0
@@ -440,6 +452,21 @@ def test_a_timeout_says_what_finished() -> None:
     assert isinstance(raised.value, TimeoutError)
     assert gf.offload(waits).map(range(3), timeout=60) == [0, 1, 2]
     assert gf.offload(waits).map(range(3), timeout=10**400) == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("own_home")
+@pytest.mark.parametrize("on_error", ["raise", "return"])
+def test_a_timeout_that_kills_a_call_keeps_the_results_before_it(on_error: str) -> None:
+    offloaded = gf.offload(stands_still_at_three, pure=False, isolate=True)
+    with pytest.raises(TaskTimeout, match="of 6 items finished") as raised:
+        offloaded.map(range(6), timeout=4, on_error=on_error)
+    assert raised.value.done[:3] == [(0, 0), (1, 1), (2, 2)]
+
+
+def stands_still_at_three(x: int) -> int:
+    if x == 3:
+        time.sleep(600)
+    return x
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ class Mapping:
         self._ends = None if timeout is None else perf_counter() + min(timeout, 1e9)
         options = offloaded._options
         if timeout is not None and options.isolate and not options.pure and call is offloaded:
-            self._call = self._isolated
+            self._call, self._most = self._isolated, 1  # a later call must not take results along
         self._done = 0
         self._total: int | None = None
         self._waited = 0.0
@@ -76,9 +76,12 @@ class Mapping:
         """Return the results: a list if the items have a length, else an iterator."""
         check_items(self.name, items)
         if not hasattr(items, "__len__"):
-            found = self._watched(self._of_iterator(iter(items)))
+            each = map(tuple, items) if self._spread else iter(items)
+            found = self._watched(self._of_iterator(each))
             return self._one_by_one(found) if self._ordered else self._pairs(found)
         known = items if isinstance(items, list | tuple | np.ndarray) else list(items)
+        if self._spread:  # an item may be an iterator, which gives its arguments only once
+            known = [tuple(item) for item in known]
         self._total = len(known)
         chunks = self._watched(self._of_sequence(known))
         return self._listed(chunks) if self._ordered else self._pairs(chunks)
@@ -149,7 +152,11 @@ class Mapping:
 
         assert self._ends is not None
         left = max(self._ends - perf_counter(), 0.0)
-        return call_isolated(self._offloaded._function, args, kwargs, timeout=left)
+        try:
+            return call_isolated(self._offloaded._function, args, kwargs, timeout=left)
+        except TaskTimeout:
+            self._check_time()
+            raise
 
     def _check_time(self) -> None:
         if self._ends is not None and perf_counter() >= self._ends:
@@ -176,7 +183,8 @@ class Mapping:
 
     def _is_short(self) -> bool:
         """Return whether the program is still in its prelude, where calls run as written."""
-        return current.get() is None and prelude.lasts(self._offloaded._options.backend)
+        placed = current.get() is not None or self._call == self._isolated
+        return not placed and prelude.lasts(self._offloaded._options.backend)
 
     def _before(self, items: Any, at: int) -> Chunk:
         """Call the next items one by one during the prelude."""
@@ -222,7 +230,7 @@ class Mapping:
         elif batching.single or self._alone:  # in their given order
             yield None, self._group(rest, places)
         else:
-            rows = [tuple(item) for item in rest] if self._spread else [(item,) for item in rest]
+            rows = rest if self._spread else [(item,) for item in rest]
             for plan, chosen in grouped(batching, rows):
                 columns = columns_of([rows[place] for place in chosen])
                 mine = [rest[place] for place in chosen]
@@ -231,7 +239,7 @@ class Mapping:
     def _group(self, items: Any, places: Sequence[int], columns: Any = ()) -> Group:
         from gpuforge.runtime.executor.chunk import Group
 
-        given = [(tuple(item), {}) for item in items] if self._spread else items
+        given = [(item, {}) for item in items] if self._spread else items
         return Group(self._call, places, given, self._spread, columns)
 
     def _of_iterator(self, iterator: Iterator[Any]) -> Iterator[Chunk]:
@@ -271,7 +279,7 @@ class Mapping:
         batching = _batching(self._offloaded)
         if batching.single or self._alone:
             return 1
-        key = key_of(tuple(item) if self._spread else (item,))
+        key = key_of(item if self._spread else (item,))
         if key is None:
             return 1
         plan, most = batching.plan(key), self._most or UNENDING
