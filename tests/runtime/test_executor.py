@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import gc
 import pickle
+import subprocess
 import sys
 import threading
 import time
@@ -302,6 +303,34 @@ class TestSubmit:
         del big
         double.submit(X).result(SECONDS)  # the lane has gone on
         assert gone() is None
+
+    def test_a_destructor_of_an_argument_may_submit_a_task(self) -> None:
+        """In a process of its own, because a lock that is held would hold up all other tests."""
+        program = """if True:
+            import time, gpuforge as gf
+
+            class Argument:
+                def __del__(self):
+                    submitted.append(nap.submit(0))
+
+            @gf.offload(pure=False)
+            def nap(seconds, argument=None):
+                time.sleep(seconds)
+
+            submitted = []
+            nap.submit(0, Argument()).result()
+            try:
+                nap.submit(0.5, Argument(), timeout=0.05).result()
+            except TimeoutError:
+                pass
+            first, second = nap.submit(0.2), nap.submit(0, Argument())
+            assert second.cancel()
+            first.result()
+            while len(submitted) < 3:
+                time.sleep(0.01)
+            [future.result() for future in submitted]
+        """
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=SECONDS)
 
 
 class TestErrors:

@@ -226,7 +226,6 @@ class Dispatcher:
         for task in tasks:
             task.state = ENDED
             self.pending.pop(task, None)
-            task.forget()
             if task.home is not None:
                 task.home.pending.pop(task, None)
         self._show()
@@ -257,7 +256,10 @@ class Dispatcher:
     def cancel(self, task: Task) -> bool:
         """Cancel a task unless it has begun; return whether it was. The caller notifies."""
         with self._lock:
-            return self._drop(task)
+            dropped = self._drop(task)
+        if dropped:
+            task.forget()
+        return dropped
 
     def _drop(self, task: Task) -> bool:
         if not self.schedule.drop(task):
@@ -284,7 +286,8 @@ class Dispatcher:
             if all(one.state == ENDED for one in batch.tasks):
                 batch.given_up_at = self.clock() + after
                 self._guard_for(batch)
-            return True
+        task.forget()
+        return True
 
     def _running(self) -> list[Batch]:
         return [batch for lane in self.schedule.lanes.values() for batch in lane.running]
@@ -416,6 +419,7 @@ def _starts(thread: threading.Thread) -> bool:
 
 def _tell(task: Task, ending: Ending, result: Result) -> None:
     """Report a task's end; no callback of its future may end the thread, as SystemExit would."""
+    task.forget()
     try:
         if result.error is None:
             ending.set_result(result.value)

@@ -143,5 +143,5 @@ class Task:
         return self.terms.name or name_of(self.function)
 
     def forget(self) -> None:
-        """Drop the arguments, so that the future does not keep them alive."""
+        """Drop the arguments. Hold no lock meanwhile: their destructors may submit tasks."""
         self.args, self.kwargs, self.context = (), {}, None
