@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import gc
+import heapq
 import pickle
 import subprocess
 import sys
@@ -303,6 +304,28 @@ class TestSubmit:
         del big
         double.submit(X).result(SECONDS)  # the lane has gone on
         assert gone() is None
+
+    @pytest.mark.parametrize(("module", "name"), [(heapq, "heappush"), (dispatching, "_starts")])
+    def test_tasks_go_on_after_ctrl_c_in_the_middle_of_submit(
+        self, module: Any, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As in a notebook: what is submitted next runs, and threads end as before."""
+        function = getattr(module, name)
+
+        def interrupted(*args: Any) -> None:
+            function(*args)
+            raise KeyboardInterrupt
+
+        for _ in range(3):
+            with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+                patched.setattr(module, name, interrupted)
+                double.submit(X)
+            for _ in range(2):
+                futures = [double.submit(X + n) for n in range(20)]
+                assert [f.result(SECONDS).sum() for f in futures] == [12 + 8 * n for n in range(20)]
+                gf.executor().shutdown()
+                for thread in lane_threads():  # which then end
+                    thread.join(SECONDS)
 
     def test_a_destructor_of_an_argument_may_submit_a_task(self) -> None:
         """In a process of its own, because a lock that is held would hold up all other tests."""

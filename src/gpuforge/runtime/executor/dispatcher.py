@@ -134,7 +134,8 @@ class Dispatcher:
         if crew.idle > crew.called:
             crew.called += 1
             crew.bell.notify()
-        elif crew.threads < crew.lane.width:
+            return True
+        if crew.threads < crew.lane.width:
             title = f"gpuforge lane {name}"
             thread = threading.Thread(target=self._serve, args=(crew,), name=title, daemon=True)
             crew.threads += _starts(thread)
@@ -167,7 +168,7 @@ class Dispatcher:
                         break
                 else:
                     crew.wait(found - now)
-            crew.threads -= 1
+            crew.threads = max(crew.threads - 1, 0)  # Ctrl-C may come before its start is counted
             return None
 
     def _run(self, batch: Batch) -> None:

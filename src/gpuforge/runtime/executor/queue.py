@@ -26,8 +26,8 @@ class Queue:
 
     def add(self, task: Task) -> None:
         """Insert a task by its order."""
+        self.waiting += 1  # first: Ctrl-C after the push must not leave a task uncounted
         heapq.heappush(self._heap, (*task.order, task))
-        self.waiting += 1
         if task.group is not None:
             self._groups.setdefault(task.group, deque()).append(task)
 
