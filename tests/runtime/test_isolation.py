@@ -20,7 +20,7 @@ import pytest
 import gpuforge as gf
 from gpuforge.errors import InvalidSettings, TaskTimeout, WorkerDied, WorkloadError
 from gpuforge.runtime.executor.dispatcher import Dispatcher
-from gpuforge.runtime.workers import pickling
+from gpuforge.runtime.workers import functions, pickling, process
 from gpuforge.runtime.workers.functions import call_isolated
 
 from .conftest import places
@@ -105,6 +105,17 @@ def lock(more: str) -> None:
     raise Locked("the door is closed", more)
 
 
+class Interrupting:
+    """Interrupts the process in which it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return interrupts, ()
+
+
+def interrupts() -> None:
+    raise KeyboardInterrupt
+
+
 class TestOneCall:
     def test_results_and_arrays(self) -> None:
         x = np.arange(12.0).reshape(3, 4)
@@ -148,6 +159,25 @@ class TestOneCall:
     ) -> None:
         monkeypatch.setattr(os, "environ", dict(os.environ))
         assert call_isolated(add, (1,)) == 2
+
+    def test_ctrl_c_while_the_result_is_copied_ends_the_process(self) -> None:
+        before = set(process._all) - set(functions._idle)
+        with pytest.raises(KeyboardInterrupt):
+            call_isolated(Interrupting)
+        assert set(process._all) - before <= set(functions._idle)
+        assert call_isolated(add, (1,)) == 2
+
+    def test_a_process_ends_although_a_wait_for_it_was_interrupted(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In the middle of a lock of `subprocess`, which stays locked."""
+        monkeypatch.setattr(process, "_ENDING_SECONDS", 0.1)
+        worker = process.Worker(quiet=False)
+        worker.process._waitpid_lock.acquire()  # type: ignore[attr-defined]
+        worker.kill()
+        assert not worker.alive
+        worker.process._waitpid_lock.release()  # type: ignore[attr-defined]
+        assert worker.process.wait(60) == -signal.SIGKILL
 
     def test_it_may_close_its_output(self) -> None:
         call_isolated(mute)

@@ -65,9 +65,9 @@ def call_isolated(
     content, arrays = pickled_call(function, args, kwargs or {})
     ends = None if seconds is None else monotonic() + seconds
     for is_last in (False, True):
-        worker = _running[threading.get_ident()] = _take()
-        begun = False
+        begun, worker = False, _take()
         try:
+            _running[threading.get_ident()] = worker
             worker.send(("call", content), arrays)
             _receive(worker, ends)
             begun = True
@@ -83,6 +83,9 @@ def call_isolated(
             if begun or is_last:
                 raise _died(name, lost, begun=begun) from None
             continue  # an idle process had ended before the function was called
+        except BaseException:  # Ctrl-C may come while the result is copied
+            worker.kill()
+            raise
         finally:
             with _lock:
                 _running.pop(threading.get_ident(), None)  # a signal's handler may call, too

@@ -151,7 +151,8 @@ class Worker:
         """Kill it and what it started, if it is running."""
         if not self._closed:
             self.interrupt()
-            self.process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # an interrupted one blocks it
+                self.process.wait(_ENDING_SECONDS)
             self._close()
 
     def interrupt(self) -> None:
