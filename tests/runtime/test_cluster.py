@@ -737,11 +737,12 @@ def interrupted(folder: Path, number: signal.Signals) -> str:
     """Send a signal to a program, as a terminal does, once its map hangs; return what it told."""
     program = folder / "program.py"
     program.write_text(textwrap.dedent(PROGRAM))
-    running = subprocess.Popen(
-        [sys.executable, program],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env={**os.environ, "TMPDIR": str(folder)},
-    )  # fmt: skip
+    with ctrl_c():  # else it ignores SIGINT, as a program does that a shell starts with "&"
+        running = subprocess.Popen(
+            [sys.executable, program],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            env={**os.environ, "TMPDIR": str(folder)},
+        )  # fmt: skip
     assert running.stdout is not None
     workers: set[int] = set()
     while len(workers) < 2:  # the short naps that wait behind a long one may never begin

@@ -48,10 +48,7 @@ class Held:
 
     Python ignores an exception in a destructor or in a callback of the garbage collector, and Dask
     has both: its map would go on. In the middle of a lock, an exception leaves that locked.
-
-    Attributes
-    ----------
-    open : whether Ctrl-C ends the block at once, as a second one always does
+    With `open` set, Ctrl-C ends the block at once, as a second one always does.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:

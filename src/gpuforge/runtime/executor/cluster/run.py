@@ -275,7 +275,7 @@ class Run:
             raise TaskCancelled(
                 f"items {chunk.start} to {chunk.start + len(chunk.items) - 1} of the map were"
                 f" cancelled on the cluster: {error}",
-                hint="run the map again; 'client.restart()' and 'client.cancel()' cancel it",
+                hint="run the map again; closing or restarting its cluster or client cancels it",
             )
 
     def _take_in(self, chunk: Chunk, done: Done) -> None:
