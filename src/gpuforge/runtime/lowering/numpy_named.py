@@ -14,13 +14,7 @@ from typing import Any
 
 from gpuforge.dataclass import replace
 from gpuforge.runtime.array.graph import Dtype
-from gpuforge.runtime.lowering.contract import (
-    Lowering,
-    Refusal,
-    has_ties,
-    only,
-    unstable_argsort,
-)
+from gpuforge.runtime.lowering.contract import Lowering, Refusal, has_ties, only, unstable_argsort
 
 Function = Callable[..., Any]
 ROUNDING = 1e-9
@@ -111,7 +105,7 @@ def _linear(xp: Any) -> dict[str, Function]:
     """Return the linear algebra that needs nothing but NumPy's names."""
     return {
         "eigvalsh": lambda x, part: xp.linalg.eigvalsh(x, part),
-        "cond": partial(_cond, xp),
+        "cond": partial(cond, xp),
         "pinv": partial(pinv, xp, xp.matmul),
         "qr": partial(_qr, xp),
         "qr_r": lambda x: _qr(xp, x, "reduced")[1],
@@ -134,7 +128,8 @@ def _qr(xp: Any, x: Any, mode: str) -> tuple[Any, Any]:
     return q, unless(xp, is_uneven(xp, r), r)
 
 
-def _cond(xp: Any, x: Any, order: Any) -> Any:
+def cond(xp: Any, x: Any, order: Any) -> Any:
+    """Return condition numbers, NaN where they are mostly rounding error."""
     found = xp.linalg.cond(x, order)
     return xp.where((found > 1 / ROUNDING) | (found < ROUNDING), xp.nan, found)
 
@@ -163,17 +158,12 @@ def _beyond_square(xp: Any, *given: Any) -> Any:
     return fired
 
 
-def _not_finite(xp: Any, *given: Any) -> Any:
-    """Return whether an input is not finite."""
+def _result_not_finite(xp: Any, result: Any) -> Any:
     fired: Any = False
-    for x in given:
+    for x in result if isinstance(result, tuple) else (result,):
         if hasattr(x, "dtype"):
             fired = fired | ~xp.isfinite(x).all()
     return fired
-
-
-def _result_not_finite(xp: Any, result: Any) -> Any:
-    return _not_finite(xp, *(result if isinstance(result, tuple) else (result,)))
 
 
 # -- transforms, scans and sorts ------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 from gpuforge.dataclass import replace
 from gpuforge.runtime.array.graph import Dtype
 from gpuforge.runtime.lowering.contract import Lowering, has_ties, only, unstable_argsort
-from gpuforge.runtime.lowering.numpy_named import LARGEST, ROUNDING
+from gpuforge.runtime.lowering.numpy_named import LARGEST, ROUNDING, cond, unless
 
 Function = Callable[..., Any]
 _ORDER = only("biuf", "PyTorch does not order complex numbers as NumPy does")
@@ -88,8 +88,8 @@ def _narrowed(torch: Any, made: Any) -> Any:
 def _linear(torch: Any) -> dict[str, Function]:
     la = torch.linalg
     functions: dict[str, Function] = {
-        "solve": lambda x, right: _unless(torch, _is_nearly_singular(la, x), la.solve(x, right)),
-        "inv": lambda x: _unless(torch, _is_nearly_singular(la, x), la.inv(x)),
+        "solve": lambda x, right: unless(torch, _is_nearly_singular(la, x), la.solve(x, right)),
+        "inv": lambda x: unless(torch, _is_nearly_singular(la, x), la.inv(x)),
         "det": lambda x: torch.where(_is_nearly_singular(la, x), torch.nan, la.det(x)),
         "slogdet": partial(_slogdet, torch),
         "cholesky": partial(_cholesky, torch),
@@ -97,16 +97,11 @@ def _linear(torch: Any) -> dict[str, Function]:
         "qr_r": lambda x: _qr(torch, x, "r")[1],
         "svdvals": la.svdvals,
         "eigvalsh": lambda x, part: la.eigvalsh(x, UPLO=part),
-        "cond": partial(_cond, torch),
+        "cond": partial(cond, torch),
         "pinv": partial(_pinv, torch),
         "lstsq": partial(_least_squares, torch),
     }
     return {name: _in_double(torch, function) for name, function in functions.items()}
-
-
-def _unless(torch: Any, ill: Any, made: Any) -> Any:
-    """Return `made` with NaN for the matrices whose result is mostly rounding error."""
-    return torch.where(ill[..., None, None], torch.nan, made)
 
 
 def _is_uneven(diagonal: Any, share: float = ROUNDING) -> Any:
@@ -125,17 +120,12 @@ def _slogdet(torch: Any, x: Any) -> tuple[Any, Any]:
 
 def _cholesky(torch: Any, x: Any, upper: bool) -> Any:
     made = torch.linalg.cholesky(x, upper=upper)
-    return _unless(torch, _is_uneven(made.diagonal(dim1=-2, dim2=-1), ROUNDING**0.5), made)
+    return unless(torch, _is_uneven(made.diagonal(dim1=-2, dim2=-1), ROUNDING**0.5), made)
 
 
 def _qr(torch: Any, x: Any, mode: str) -> tuple[Any, Any]:
     q, r = torch.linalg.qr(x, mode)
-    return q, _unless(torch, _is_uneven(r.diagonal(dim1=-2, dim2=-1)), r)
-
-
-def _cond(torch: Any, x: Any, order: Any) -> Any:
-    found = torch.linalg.cond(x, order)
-    return torch.where((found > 1 / ROUNDING) | (found < ROUNDING), torch.nan, found)
+    return q, unless(torch, _is_uneven(r.diagonal(dim1=-2, dim2=-1)), r)
 
 
 def _inverted(torch: Any, s: Any, share: float) -> Any:
@@ -183,13 +173,9 @@ def _beyond_square(torch: Any, *given: Any) -> bool:
     )
 
 
-def _not_finite(torch: Any, *given: Any) -> bool:
-    """Return whether a value is not finite."""
-    return not all(bool(x.isfinite().all()) for x in given if isinstance(x, torch.Tensor))
-
-
 def _result_not_finite(torch: Any, result: Any) -> bool:
-    return _not_finite(torch, *(result if isinstance(result, tuple) else (result,)))
+    parts = result if isinstance(result, tuple) else (result,)
+    return not all(bool(x.isfinite().all()) for x in parts if isinstance(x, torch.Tensor))
 
 
 def _scan_not_finite(result: Any) -> bool:
