@@ -37,11 +37,11 @@ ARRAY = "array"
 """In the pattern of a gather: an index array, passed separately."""
 
 
-def _split(rest: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return NumPy's index from the arguments of a gather or scatter after its arrays."""
+def index_of(rest: Any) -> tuple[Any, ...]:
+    """Return NumPy's index from the arguments of an index row after its arrays."""
     *given, pattern = rest
-    arrays = iter(given[: pattern.count(ARRAY)])
-    places = iter(given[pattern.count(ARRAY) :])
+    count = pattern.count(ARRAY)
+    arrays, places = iter(given[:count]), iter(given[count:])
     return tuple(
         next(arrays) if part == ARRAY
         else next(places) if part == PLACE
@@ -53,20 +53,20 @@ def _split(rest: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _scatter_add(array: Any, value: Any, *rest: Any) -> Any:
     made = array.copy()
-    np.add.at(made, _split(rest), value)
+    np.add.at(made, index_of(rest), value)
     return made
 
 
 def _scatter(array: Any, value: Any, *rest: Any) -> Any:
     made = array.copy()
-    made[_split(rest)] = value
+    made[index_of(rest)] = value
     return made
 
 
-GATHER = row("gather", lambda array, *rest: array[_split(rest)], "gather")
+GATHER = row("gather", lambda array, *rest: array[index_of(rest)], "gather")
 """array, arrays of places..., places..., pattern; the places are known to be in range"""
 CHECKED_GATHER = row(
-    "checked_gather", lambda array, *rest: array[_split(rest)], "gather", raises=True
+    "checked_gather", lambda array, *rest: array[index_of(rest)], "gather", raises=True
 )
 SCATTER = row("scatter", _scatter, "gather")
 CHECKED_SCATTER = row("checked_scatter", _scatter, "gather", raises=True)

@@ -32,6 +32,7 @@ import numpy as np
 from gpuforge.dataclass import dataclass
 from gpuforge.runtime.array.graph import REPEAT
 from gpuforge.runtime.array.index import NEW, PLACE, SPAN
+from gpuforge.runtime.array.indexing import index_of
 from gpuforge.runtime.backends import Array, Backend, Program
 from gpuforge.runtime.lowering import placing
 from gpuforge.runtime.lowering.contract import (
@@ -40,7 +41,6 @@ from gpuforge.runtime.lowering.contract import (
     NOT_COMPLEX,
     Lowering,
     complex_operand_not_finite,
-    index_of,
     only,
     reduced_by,
     totalled,

@@ -16,13 +16,13 @@ from typing import Any, cast
 import numpy as np
 
 from gpuforge.detect.free_memory import FreeMemory, read_free_memory
+from gpuforge.runtime.array.indexing import index_of
 from gpuforge.runtime.backends import Array, Backend
 from gpuforge.runtime.lowering.contract import (
     COMPLEX_GUARDED,
     GUARDS,
     NOT_COMPLEX,
     Lowering,
-    index_of,
     numpy_like,
     only,
     written,

@@ -21,8 +21,9 @@ import numpy as np
 
 from gpuforge import trace
 from gpuforge.detect.free_memory import FreeMemory, read_free_memory
+from gpuforge.runtime.array.indexing import index_of
 from gpuforge.runtime.backends import Array, Backend
-from gpuforge.runtime.lowering.contract import Lowering, index_of, only
+from gpuforge.runtime.lowering.contract import Lowering, only
 from gpuforge.runtime.timing import KernelTimer
 
 LIBRARY = "pyopencl"

@@ -14,8 +14,7 @@ import numpy as np
 
 from gpuforge.dataclass import dataclass, field
 from gpuforge.runtime.array.graph import Dtype, Operation
-from gpuforge.runtime.array.index import NEW, PLACE
-from gpuforge.runtime.array.indexing import ARRAY
+from gpuforge.runtime.array.indexing import index_of
 
 Lowered = Callable[..., Any]
 Refusal = Callable[[Dtype], str]
@@ -130,20 +129,6 @@ NOT_COMPLEX = (
     " sign max min maximum minimum fmax fmin argmax argmin greater greater_equal less less_equal"
 ).split()
 """Operations on complex numbers in which every known library differs from NumPy."""
-
-
-def index_of(rest: Any) -> tuple[Any, ...]:
-    """Return NumPy's index from the arguments of an index row after its arrays."""
-    *given, pattern = rest
-    count = pattern.count(ARRAY)
-    arrays, places = iter(given[:count]), iter(given[count:])
-    return tuple(
-        next(arrays) if part == ARRAY
-        else next(places) if part == PLACE
-        else None if part == NEW
-        else slice(*part)
-        for part in pattern
-    )  # fmt: skip
 
 
 def reduced_by(function: Lowered) -> Lowered:

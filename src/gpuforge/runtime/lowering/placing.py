@@ -11,11 +11,10 @@ from functools import partial
 from typing import Any
 
 from gpuforge.dataclass import replace
-from gpuforge.runtime.array.indexing import ARRAY
+from gpuforge.runtime.array.indexing import ARRAY, index_of
 from gpuforge.runtime.lowering.contract import (
     Lowering,
     any_of,
-    index_of,
     never,
     only,
     only_chars,
