@@ -69,32 +69,22 @@ def _sum_dtype(dtype: Dtype, wanted: Any) -> Dtype:
     return _UINT if dtype.kind == "u" and dtype.itemsize < 8 else dtype
 
 
-def _summed(recorder: Recorder, operation: Operation, node: Node, axis: Any, keepdims: Any,
-            dtype: Any) -> Node:  # fmt: skip
-    made = _sum_dtype(node.dtype, dtype)
-    if made.kind == "b":
-        raise Unsupported("a sum of bool values")
-    return _reduce(recorder, operation, cast(recorder, node, made), axis, keepdims, made)
+def _folded(operation: Operation) -> Any:
+    def folded(recorder: Recorder, x: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+               keepdims: Any = False, initial: Any = _NONE, where: Any = _NONE) -> Any:  # fmt: skip
+        refuse(initial=initial, where=where)
+        node = operand(recorder, x)
+        made = _sum_dtype(node.dtype, dtype)
+        if made.kind == "b":
+            raise Unsupported("a sum of bool values")
+        node = cast(recorder, node, made)
+        return _finish(recorder, _reduce(recorder, operation, node, axis, keepdims, made), out)
+
+    return folded
 
 
-@notes(np.sum, method="sum")
-def sum_(recorder: Recorder, x: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-         keepdims: Any = False, initial: Any = _NONE, where: Any = _NONE) -> Any:  # fmt: skip
-    """Record a sum."""
-    refuse(initial=initial, where=where)
-    return _finish(
-        recorder, _summed(recorder, SUM, operand(recorder, x), axis, keepdims, dtype), out
-    )
-
-
-@notes(np.prod, method="prod")
-def prod(recorder: Recorder, x: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-         keepdims: Any = False, initial: Any = _NONE, where: Any = _NONE) -> Any:  # fmt: skip
-    """Record a product."""
-    refuse(initial=initial, where=where)
-    return _finish(
-        recorder, _summed(recorder, PROD, operand(recorder, x), axis, keepdims, dtype), out
-    )
+sum_ = notes(np.sum, method="sum")(_folded(SUM))
+prod = notes(np.prod, method="prod")(_folded(PROD))
 
 
 def _extreme(operation: Operation) -> Any:
@@ -233,12 +223,9 @@ def std(recorder: Recorder, x: Any, axis: Any = None, dtype: Any = None, out: An
         ddof: Any = 0, keepdims: Any = False, *, where: Any = _NONE, mean: Any = _NONE,
         correction: Any = _NONE) -> Any:  # fmt: skip
     """Record a standard deviation."""
-    refuse(where=where, mean=mean)
-    ddof = ddof if correction is _NONE else correction
-    made = _spread(recorder, x, axis, dtype, ddof, keepdims)
-    rounded = cast(recorder, node_of(made), _real_result(x, recorder, dtype))
-    root = note_ufunc(recorder, np.sqrt, (make(recorder, rounded),))
-    return _finish(recorder, node_of(root), out)
+    squared = var(recorder, x, axis, dtype, None, ddof, keepdims, where=where, mean=mean,
+                  correction=correction)  # fmt: skip
+    return _finish(recorder, node_of(note_ufunc(recorder, np.sqrt, (squared,))), out)
 
 
 def _real_result(x: Any, recorder: Recorder, dtype: Any) -> Dtype:

@@ -13,7 +13,7 @@ from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.formula import follow_numpy, formula
 from gpuforge.runtime.array.graph import Dtype
 from gpuforge.runtime.array.operations.creation import where
-from gpuforge.runtime.array.operations.reduction import mean, std, sum_, var
+from gpuforge.runtime.array.operations.reduction import mean, sum_, var
 from gpuforge.runtime.array.operations.view import taken
 from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.rules import normalise_axes, normalise_axis, reduced
@@ -142,11 +142,9 @@ def nanstd(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out:
            ddof: Any = 0, keepdims: Any = _NONE, *, where: Any = _NONE, mean: Any = _NONE,
            correction: Any = _NONE) -> Any:  # fmt: skip
     """Record the standard deviation, ignoring NaN."""
-    refuse(out=out, where=where, mean=mean, correction=correction, dtype=dtype)
-    if operand(recorder, a).dtype.kind not in "fc":
-        return std(recorder, a, axis, ddof=ddof, keepdims=keepdims)
-    made = note_ufunc(recorder, np.sqrt, (_spread(recorder, a, axis, ddof),))
-    return _kept(recorder, made, axis, keepdims)
+    squared = nanvar(recorder, a, axis, dtype, out, ddof, keepdims, where=where, mean=mean,
+                     correction=correction)  # fmt: skip
+    return note_ufunc(recorder, np.sqrt, (squared,))
 
 
 def _spread(recorder: Recorder, a: Any, axis: Any, ddof: Any) -> Array:
