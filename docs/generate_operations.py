@@ -45,7 +45,7 @@ CLASSES = {
     "creation": "New arrays",
 }
 WORDS = {
-    "_beyond_axis": "an index is out of range",
+    "beyond_axis": "an index is out of range",
     "_beyond_square": "an input is not finite, or a double beyond 1e140",
     "_complex_not_finite_given": "a complex input is not finite",
     "_complex_not_finite": "a complex result is not finite",

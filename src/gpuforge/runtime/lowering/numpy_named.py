@@ -34,7 +34,7 @@ def extended(
     scans and sorts, and the transforms in which it differs.
     """
     careful = {name: _in_double(xp, one) for name, one in {**_linear(xp), **linear}.items()}
-    careful |= _transforms(xp)
+    careful |= transforms(xp)
     shared: dict[str, Function] = {
         "searchsorted": lambda a, v, side: xp.searchsorted(a, v, side=side).astype("int64"),
         "take_along": xp.take_along_axis,
@@ -49,7 +49,7 @@ def extended(
         **dict.fromkeys(careful, partial(_beyond_square, xp)),
         **dict.fromkeys(("cummax", "cummin", "unique"), partial(_any_nan, xp)),
         "searchsorted": partial(_out_of_order, xp),
-        "checked_take_along": _beyond_axis,
+        "checked_take_along": beyond_axis,
     }
     results: dict[str, Function] = dict.fromkeys(careful, partial(_result_not_finite, xp))
     results |= dict.fromkeys(("cumsum", "cumprod"), partial(_scan_not_finite, xp))
@@ -169,12 +169,9 @@ def _result_not_finite(xp: Any, result: Any) -> Any:
 # -- transforms, scans and sorts ------------------------------------------------------------------
 
 
-def _transforms(xp: Any) -> dict[str, Function]:
-    def transform(name: str) -> Function:
-        function = getattr(xp.fft, name)
-        return lambda x, lengths, axes, norm: function(x, lengths, axes, norm)
-
-    return {name: transform(name) for name in ("fftn", "ifftn", "rfftn", "irfftn")}
+def transforms(xp: Any) -> dict[str, Function]:
+    """Return a library's transforms of several axes: of an array, its lengths, axes and norm."""
+    return {name: getattr(xp.fft, name) for name in ("fftn", "ifftn", "rfftn", "irfftn")}
 
 
 def _scan_not_finite(xp: Any, result: Any) -> Any:
@@ -191,6 +188,7 @@ def _out_of_order(xp: Any, a: Any, v: Any, side: str) -> Any:
     return _any_nan(xp, a) | _any_nan(xp, v) | (a[1:] < a[:-1]).any()
 
 
-def _beyond_axis(x: Any, places: Any, axis: int) -> Any:
+def beyond_axis(x: Any, places: Any, axis: int) -> Any:
+    """Return whether an index is out of range on an axis."""
     length = x.shape[axis]
     return ((places < -length) | (places >= length)).any()

@@ -14,7 +14,14 @@ from typing import Any
 from gpuforge.dataclass import replace
 from gpuforge.runtime.array.graph import Dtype
 from gpuforge.runtime.lowering.contract import Lowering, has_ties, only, unstable_argsort
-from gpuforge.runtime.lowering.numpy_named import LARGEST, ROUNDING, cond, unless
+from gpuforge.runtime.lowering.numpy_named import (
+    LARGEST,
+    ROUNDING,
+    beyond_axis,
+    cond,
+    transforms,
+    unless,
+)
 
 Function = Callable[..., Any]
 _ORDER = only("biuf", "PyTorch does not order complex numbers as NumPy does")
@@ -22,7 +29,7 @@ _ORDER = only("biuf", "PyTorch does not order complex numbers as NumPy does")
 
 def extended(lowering: Lowering, torch: Any) -> Lowering:
     """Return a lowering to PyTorch with its linear algebra, transforms, scans and sorts."""
-    careful = {**_linear(torch), **_transforms(torch)}
+    careful = {**_linear(torch), **transforms(torch)}
     rows: dict[str, Function] = {
         **careful,
         **_scans(torch),
@@ -34,7 +41,7 @@ def extended(lowering: Lowering, torch: Any) -> Lowering:
         **dict.fromkeys(careful, partial(_beyond_square, torch)),
         "searchsorted": _out_of_order,
         "unique": _any_nan,
-        "checked_take_along": _beyond_axis,
+        "checked_take_along": beyond_axis,
     }
     results: dict[str, Function] = dict.fromkeys(careful, partial(_result_not_finite, torch))
     results |= dict.fromkeys(("cumsum", "cumprod"), _scan_not_finite)
@@ -187,14 +194,6 @@ def _scan_not_finite(result: Any) -> bool:
 # -- transforms, scans and sorts ------------------------------------------------------------------
 
 
-def _transforms(torch: Any) -> dict[str, Function]:
-    def transform(name: str) -> Function:
-        function = getattr(torch.fft, name)
-        return lambda x, lengths, axes, norm: function(x, s=lengths, dim=axes, norm=norm)
-
-    return {name: transform(name) for name in ("fftn", "ifftn", "rfftn", "irfftn")}
-
-
 def _scans(torch: Any) -> dict[str, Function]:
     return {
         "cumsum": lambda x, axis: torch.cumsum(x, dim=axis, dtype=x.dtype),
@@ -233,8 +232,3 @@ def _any_nan(x: Any) -> Any:
 def _out_of_order(a: Any, v: Any, side: str) -> Any:
     """Return whether values cannot be ordered (NaN), or a vector is not sorted."""
     return _any_nan(a) or _any_nan(v) or bool((a[1:] < a[:-1]).any())
-
-
-def _beyond_axis(x: Any, places: Any, axis: int) -> Any:
-    length = x.shape[axis]
-    return bool(((places < -length) | (places >= length)).any())
