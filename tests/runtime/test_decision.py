@@ -51,7 +51,7 @@ def decided_each_time(session: Any) -> Offloaded[Any, Any]:
     placed = gf.offload(standardised)
     for size in range(100, 600, 50):
         placed(np.arange(float(size)))
-        session.record(placed, standardised, placed._options).may_wait = False
+        session.functions.of(placed, standardised, placed._options).may_wait = False
     return placed
 
 

@@ -29,7 +29,6 @@ from gpuforge.runtime.evaluation.background import (
     FORK_PATIENCE_SECONDS,
     Background,
 )
-from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import LOOP
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.libraries import Libraries, Library
@@ -68,7 +67,6 @@ class Session:
 
     def __init__(self, loaded: settings_module.Loaded) -> None:
         self.settings = loaded.settings
-        self.loaded = loaded
         self.lock = threading.RLock()
         self.reference = NumpyBackend()
         self.running = Running()
@@ -252,10 +250,6 @@ class Session:
             from gpuforge.runtime.evaluation.pace import TELLING_SECONDS
 
             record.kind.first_recording_seconds = TELLING_SECONDS
-
-    def record(self, owner: object, function: Any, options: Options) -> FunctionRecord:
-        """Return this session's record of an offloaded function, creating it if needed."""
-        return self.functions.of(owner, function, options)
 
     @property
     def crowded(self) -> bool:

@@ -361,25 +361,19 @@ def _divided(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return whole, xp.copysign(left, b)
 
 
-class Fence:
+class Fence(threading.local):
     """Keeps LLVM from fusing a product and the sum that uses it.
 
     It multiplies the product by a one that is known only at run time. LLVM then fuses that exact
     multiplication with the sum, so the product is rounded before. XLA removes its own barriers, and
     reductions to the same precision, before LLVM sees them.
+
+    Attributes
+    ----------
+    one : the run-time one of the program that this thread is tracing
     """
 
-    def __init__(self) -> None:
-        self._traced = threading.local()
-
-    @property
-    def one(self) -> Any:
-        """The run-time one of the program that this thread is tracing."""
-        return self._traced.one
-
-    @one.setter
-    def one(self, value: Any) -> None:
-        self._traced.one = value
+    one: Any
 
     def __call__(self, product: Any) -> Any:
         if product.dtype.kind != "f":

@@ -101,7 +101,7 @@ def benefit_of(
     name = name_of(written)
     if not session.settings.enabled:
         return as_written(name, "GPUFORGE_ENABLED is off")
-    function = session.record(offloaded, written, offloaded._options)
+    function = session.functions.of(offloaded, written, offloaded._options)
     signature = sign(args, kwargs, offloaded._options.convert, function.numbers.changing)
     if isinstance(signature, AsWritten):
         return as_written(name, signature.reason)

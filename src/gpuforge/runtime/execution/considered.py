@@ -205,7 +205,7 @@ def explain(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any])
     _check_arguments(written, args, kwargs)
     if not session.settings.enabled:
         return Explanation.as_written(name_of(written), "GPUFORGE_ENABLED is off")
-    function = session.record(offloaded, written, offloaded._options)
+    function = session.functions.of(offloaded, written, offloaded._options)
     signature = sign(args, kwargs, offloaded._options.convert, function.numbers.changing)
     if isinstance(signature, AsWritten):
         return Explanation.as_written(name_of(written), signature.reason)
@@ -228,7 +228,7 @@ def _check_arguments(written: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def stats(offloaded: Offloaded) -> FunctionRecord:
     """Return what the current session knows about a function."""
-    found = current_session().record(offloaded, offloaded._function, offloaded._options)
+    found = current_session().functions.of(offloaded, offloaded._function, offloaded._options)
     found.count_held()
     return found
 

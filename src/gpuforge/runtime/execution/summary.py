@@ -63,7 +63,7 @@ def collect() -> Summary:
     notes: dict[str, None] = {}
     trying = opening = 0.0
     for owner in prelude.owners():
-        current_session().record(owner, owner._function, owner._options)
+        current_session().functions.of(owner, owner._function, owner._options)
     for session in sessions():
         with session.lock:
             records = session.functions.every()

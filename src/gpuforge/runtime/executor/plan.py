@@ -188,7 +188,7 @@ class Batching:
     @cached_property
     def runs(self) -> FunctionRecord:
         """The record of its batches, which are placed as calls of a separate function."""
-        made = self.session.record(self, self.function, self.options)
+        made = self.session.functions.of(self, self.function, self.options)
         made.name = f"{self.record.name} (map)"
         made.digest = digest(f"map {self.record.digest}")
         made.operations = self.record.operations
@@ -222,7 +222,7 @@ class Batching:
 def batching_of(offloaded: Offloaded) -> Batching:
     """Return what the current session knows about mapping a function."""
     session = current_session()
-    record = session.record(offloaded, offloaded._function, offloaded._options)
+    record = session.functions.of(offloaded, offloaded._function, offloaded._options)
     if record.batching is None:
         record.batching = Batching(session, offloaded, record)
     return record.batching  # type: ignore[no-any-return]
