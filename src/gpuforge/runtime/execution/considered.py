@@ -10,7 +10,7 @@ from gpuforge.runtime.context import current
 from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.execution.call import Call, open_call
 from gpuforge.runtime.execution.observed import call_span
-from gpuforge.runtime.function.key import generalize, hot_key
+from gpuforge.runtime.function.key import Place, generalize, hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import INSIDE, AsWritten, is_recorded_array, sign
@@ -90,18 +90,11 @@ def _consider(
     if offloaded._options.isolate and not offloaded._options.pure:
         return _call_whole(function, args, kwargs)
     if isinstance(signature, AsWritten):
-        function.note_as_written(signature.reason)
-        if trace.enabled:
-            function.inspect_waiting()
-        elif signature.by_types:
-            function.leave_aside(args, kwargs)
+        _note_as_written(function, signature, args, kwargs)
         with traced as span:
             return _returned(span, written(*args, **kwargs))
     with traced as span:
-        if session.plan is None and function.numbers.note(args, kwargs):
-            function.drop_decisions()
-            session.kept.keep(function.numbers_key, function.numbers.text(), later=True)
-        changing = function.numbers.changing
+        changing = _changing(session, function, args, kwargs)
         hot = hot_key(args, kwargs, changing)
         held_before = function.held.pop(hot, None)
         call = open_call(session, function, signature, args, kwargs)
@@ -115,11 +108,30 @@ def _consider(
             if held.plain:
                 held.short = ShortCalls(*generalize(args, kwargs, changing))
             _hold(offloaded, function, hot, held)
-            if held.plain:
-                offloaded._short = held.short
         if placed.backend == NUMPY and not began:
             _note_decision(call, perf_counter() - start - placed.seconds)
         return _returned(span, placed.result)
+
+
+def _note_as_written(
+    function: FunctionRecord, signature: AsWritten, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Count a call that cannot be placed, and leave most of those like it uninspected."""
+    function.note_as_written(signature.reason)
+    if trace.enabled:
+        function.inspect_waiting()
+    elif signature.by_types:
+        function.leave_aside(args, kwargs)
+
+
+def _changing(
+    session: Session, function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> frozenset[Place]:
+    """Return the arguments whose numbers keep changing, after a look at those of this call."""
+    if session.plan is None and function.numbers.note(args, kwargs):
+        function.drop_decisions()
+        session.kept.keep(function.numbers_key, function.numbers.text(), later=True)
+    return function.numbers.changing
 
 
 def _returned(span: trace.OpenSpan | trace.Nothing, result: Any) -> Any:
@@ -189,6 +201,8 @@ def _hold(offloaded: Offloaded, function: FunctionRecord, hot: Any, held: Cached
     if len(function.held) >= _KEPT_KEYS:
         function.drop_decisions()
     function.hold(hot, held)
+    if held.plain:
+        offloaded._short = held.short
 
 
 def explain(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
