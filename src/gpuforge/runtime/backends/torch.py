@@ -259,8 +259,8 @@ def _not_finite(result: Any) -> Any:
     return not result.isfinite().all()
 
 
-def lowering(torch: Any, device: Any) -> Lowering:
-    """Return the lowering to PyTorch."""
+def _elementwise(torch: Any) -> dict[str, Any]:
+    """Return PyTorch's functions of each element, with Python numbers among their inputs."""
     renamed = {
         "absolute": "abs", "fabs": "abs", "conjugate": "conj_physical", "deg2rad": "deg2rad",
         "radians": "deg2rad", "rad2deg": "rad2deg", "degrees": "rad2deg", "rint": "round",
@@ -279,11 +279,9 @@ def lowering(torch: Any, device: Any) -> Lowering:
     ).split()
     functions: dict[str, Any] = {name: getattr(torch, renamed.get(name, name)) for name in single}
     functions |= {name: _on_tensors(torch, getattr(torch, name)) for name in both}
-    functions |= {
+    return functions | {
         "add": lambda a, b: a + b, "subtract": lambda a, b: a - b,
-        "multiply": lambda a, b: a * b, "full": _full(torch, device),
-        "eye": lambda n, m, k, dtype: torch.ones(
-            n, m, dtype=getattr(torch, dtype.name), device=device).triu(k).tril(k),
+        "multiply": lambda a, b: a * b,
         "true_divide": _on_tensors(torch, torch.true_divide),
         "floor_divide": _on_tensors(torch, torch.floor_divide),
         "remainder": _on_tensors(torch, lambda a, b: torch.copysign(torch.remainder(a, b), b)
@@ -307,6 +305,15 @@ def lowering(torch: Any, device: Any) -> Lowering:
         "where": torch.where,
         "join_complex": torch.complex, "real": lambda x: x.real if x.is_complex() else x,
         "imag": lambda x: x.imag if x.is_complex() else torch.zeros_like(x),
+    }  # fmt: skip
+
+
+def _placing(torch: Any, device: Any) -> dict[str, Any]:
+    """Return what creates, moves and selects elements."""
+    return {
+        "full": _full(torch, device),
+        "eye": lambda n, m, k, dtype: torch.ones(
+            n, m, dtype=getattr(torch, dtype.name), device=device).triu(k).tril(k),
         "getitem": _getitem, "setitem": lambda x, *rest: _setitem(x.clone(), *rest),
         "gather": _gather, "checked_gather": _gather,
         "scatter": lambda x, *rest: _scatter(x.clone(), *rest),
@@ -316,6 +323,12 @@ def lowering(torch: Any, device: Any) -> Lowering:
         "reshape": lambda x, shape: x.reshape(shape),
         "broadcast_to": lambda x, shape: x.expand(shape),
         "concatenate": lambda *given: torch.cat(given[:-1], dim=given[-1]),
+    }  # fmt: skip
+
+
+def _reductions(torch: Any) -> dict[str, Any]:
+    """Return sums, products, also of matrices, and extremes; over no axis, they are copies."""
+    return {
         "sum": lambda x, axes, keep: torch.sum(x, dim=axes, keepdim=keep, dtype=x.dtype)
         if axes else x.clone(),
         "prod": _prod,
@@ -328,6 +341,11 @@ def lowering(torch: Any, device: Any) -> Lowering:
         "matmul": torch.matmul,
         "einsum": lambda *given: torch.einsum(given[-1], *given[:-1]),
     }  # fmt: skip
+
+
+def lowering(torch: Any, device: Any) -> Lowering:
+    """Return the lowering to PyTorch."""
+    functions = {**_elementwise(torch), **_placing(torch, device), **_reductions(torch)}
     plain = Lowering(
         "PyTorch", functions, frozenset("?bBhiqlefF" if device.type == "mps" else "?bBhiqlefdFD"),
         guards=GUARDS,
