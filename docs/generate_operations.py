@@ -59,7 +59,6 @@ WORDS = {
     "_not_finite result": "the result is not finite",
     "_result_not_finite": "the result is not finite",
     "has_ties": "some values are equal",
-    "_too_large": "the convolution is very large",
     "_sorted": "the values are not sorted",
 }
 SYNTAX = {

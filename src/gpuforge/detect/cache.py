@@ -103,7 +103,7 @@ class Cache:
         head, _, body = text.partition("\n")
         stamp, _, mark = head.partition(" ")
         machine = stored.loads(body)
-        if not isinstance(machine, Machine) or not _is_number(stamp):
+        if not isinstance(machine, Machine) or not stamp.replace(".", "", 1).isdecimal():
             self.rebuilt += 1
             return None
         age = time.time() - float(stamp)
@@ -139,10 +139,6 @@ class Cache:
 
     def _path(self, probe: Probe) -> Path:
         return self.folder / f"machine-{identity(probe)}.json"
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdecimal()
 
 
 def _without_free(device: Device) -> Device:

@@ -74,17 +74,14 @@ def verify_environment(folder: Path) -> Verification:
     record = read_record(folder)
     framework = record.framework if record else _framework_in(folder)
     accelerator = record.accelerator if record else "cpu"
-    found = _ask(folder, _script(), framework, accelerator)
+    script = Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
+    found = _ask(folder, script, framework, accelerator)
     versions = {normal_name(name): version for name, version in found["distributions"].items()}
     problems = check_resolved(versions)
     told = "; ".join(problems) or f"{len(versions)} packages"
     listed = Check("packages", not problems, told, 0.0)
     checks = (listed, *(Check(**one) for one in found["checks"]))
     return Verification(folder, framework, accelerator, found["python"], versions, checks)
-
-
-def _script() -> str:
-    return Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
 
 
 def _framework_in(folder: Path) -> str:

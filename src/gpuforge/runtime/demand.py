@@ -87,7 +87,7 @@ class Demand:
 
     def __init__(self, libraries: Libraries, priors: Priors, account: Account, kept: Kept) -> None:
         self.libraries, self.priors, self.account, self.kept = libraries, priors, account, kept
-        self.may_try: Callable[[Library], bool] = _never
+        self.may_try: Callable[[Library], bool] = lambda library: False
         self._gpus: dict[str, bool] = {}
 
     def want(
@@ -252,10 +252,6 @@ class Demand:
             others |= {*_names(first, tried)}
             if first.opened or saved[first.label] > (first.price_seconds or 0.0):
                 self.kept.keep(self._saved_key(first), saved[first.label], later=True)
-
-
-def _never(library: Library) -> bool:
-    return False
 
 
 def _names(library: Library, tried: Iterable[str]) -> list[str]:

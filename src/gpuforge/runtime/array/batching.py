@@ -149,11 +149,8 @@ def _transpose(w: Widening, row: Operation, places: Any, params: Params, shape: 
 
 
 def _reshape(w: Widening, row: Operation, places: Any, params: Params, shape: Shape) -> int:
-    return w.emit(row, [w.aligned(places[0], _rank(row, shape))], ((w.number, *shape),))
-
-
-def _rank(row: Operation, shape: Shape) -> int:
-    return len(shape) if row is BROADCAST else 0
+    rank = len(shape) if row is BROADCAST else 0
+    return w.emit(row, [w.aligned(places[0], rank)], ((w.number, *shape),))
 
 
 def _matmul(w: Widening, row: Operation, places: Any, params: Params, shape: Shape) -> int:

@@ -378,10 +378,8 @@ def _getattr(self: Array, name: str) -> Any:
     if not hasattr(kind, name):
         # NumPy raises the error
         return getattr(np.zeros((), self.dtype)[()] if self._scalar else np.zeros(0), name)
-    return _method(self, name) if callable(getattr(kind, name)) else _part_on_host(self, name)
-
-
-def _part_on_host(self: Array, name: str) -> Any:
+    if callable(getattr(kind, name)):
+        return _method(self, name)
     return fall_back(self._recorder, f"x.{name}", getattr, (self, name), {}, "not supported")
 
 
@@ -458,10 +456,6 @@ def _part(name: str) -> property:
         _setitem(getattr(self, name), ..., value)
 
     return property(get, put)
-
-
-def _contains(self: Array, value: Any) -> bool:
-    return bool((self == value).any())
 
 
 def _copy(self: Array, memo: Any = None) -> Any:
@@ -595,7 +589,7 @@ def _install() -> None:
         "__getattr__": _getattr,
         "__getitem__": _getitem,
         "__setitem__": _setitem,
-        "__contains__": _contains,
+        "__contains__": lambda self, value: bool((self == value).any()),
         "__copy__": _copy,
         "__deepcopy__": _copy,
         "real": _part("real"),

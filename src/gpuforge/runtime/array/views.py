@@ -14,10 +14,6 @@ from gpuforge.runtime.array.storage import Step
 from gpuforge.runtime.array.table import row
 
 
-def _get(array: Any, *rest: Any) -> Any:
-    return array[to_numpy(rest[-1], rest[:-1])]
-
-
 def _set(array: Any, value: Any, *rest: Any) -> Any:
     made = np.array(array)  # a copy that stays an array
     made[to_numpy(rest[-1], rest[:-1])] = value
@@ -38,7 +34,7 @@ def _join(real: Any, imag: Any) -> Any:
     return made
 
 
-GETITEM = row("getitem", _get, "view", structural=True)
+GETITEM = row("getitem", lambda x, *rest: x[to_numpy(rest[-1], rest[:-1])], "view", structural=True)
 """array, places..., pattern"""
 SETITEM = row("setitem", _set, "view", structural=True)
 """array, value, places..., pattern: a new array with the value in it"""

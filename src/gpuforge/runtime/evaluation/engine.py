@@ -510,10 +510,9 @@ class BackendEngine:
             if self.pace is not None:
                 self.pace.done(planned - began, thread_time() - planned)
         self.outcome.settled_seconds += perf_counter() - start
-        return [
-            np.array(value) if shared else np.asarray(value)
-            for value, shared in zip(values, _aliases(graph), strict=True)
-        ]
+        shared = [graph.entries[place][0].name in _VIEWS for place in graph.outputs]
+        pairs = zip(values, shared, strict=True)
+        return [np.array(value) if copied else np.asarray(value) for value, copied in pairs]
 
     def _compare_with_numpy(
         self, graph: Graph, tape: Tape, modes: dict[str, str], values: list[Any]
@@ -579,14 +578,8 @@ def _copy(value: Any) -> Any:
     return value.clone() if hasattr(value, "clone") else value.copy()
 
 
-_VIEWS = frozenset(
-    ["getitem", "transpose", "reshape", "broadcast_to", "real", "imag", "turn_output"]
-)
-
-
-def _aliases(graph: Graph) -> list[bool]:
-    """Return for each output whether NumPy's may share memory with another array."""
-    return [graph.entries[place][0].name in _VIEWS for place in graph.outputs]
+_VIEWS = frozenset("getitem transpose reshape broadcast_to real imag turn_output".split())
+"""Operations of which NumPy's result may share memory with another array."""
 
 
 def describe_error(error: BaseException) -> str:

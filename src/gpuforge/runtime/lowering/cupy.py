@@ -63,7 +63,7 @@ def _rows(cupy: Any) -> dict[str, Function]:
         "cumprod": lambda x, axis: cupy.cumprod(x, axis=axis, dtype=x.dtype),
         "sort": lambda x, axis: cupy.sort(x, axis=axis),
         "argsort": lambda x, axis: cupy.argsort(x, axis=axis),
-        "bincount": partial(_bincount, cupy),
+        "bincount": lambda x, *rest: cupy.bincount(x, rest[0] if rest[1:] else None, rest[-1]),
         "nonzero": lambda x: cupy.stack(cupy.nonzero(x)),
         "unique": cupy.unique,
     }
@@ -111,8 +111,3 @@ def fmod(cupy: Any, a: Any, b: Any) -> Any:
     if dtype.kind == "u":
         return left
     return cupy.where((left != 0) & ((left < 0) != (a < 0)), left - b, left)
-
-
-def _bincount(cupy: Any, x: Any, *rest: Any) -> Any:
-    weights = rest[0] if len(rest) > 1 else None
-    return cupy.bincount(x, weights, rest[-1])

@@ -321,13 +321,10 @@ def _cupy_convolve(cupy: Any, a: Any, v: Any, mode: str) -> Any:
 
 
 def _convolution_differs(a: Any, v: Any, mode: str) -> Any:
-    return _too_large(a, v) or _not_finite(a, v)
+    too_large = int(a.shape[0]) * int(v.shape[0]) > LARGEST_CONVOLUTION
+    return too_large or _not_finite(a, v)
 
 
 def _not_finite(a: Any, v: Any) -> Any:
     """Return whether an input is not finite: libraries multiply it by zeros of padding."""
     return any_of(a - a != 0) | any_of(v - v != 0)
-
-
-def _too_large(a: Any, v: Any) -> bool:
-    return int(a.shape[0]) * int(v.shape[0]) > LARGEST_CONVOLUTION

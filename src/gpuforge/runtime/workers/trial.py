@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf, prod
+from operator import itemgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -152,17 +153,14 @@ class Trial:
     def _prepare(self, graphs: dict[Graph, list[Any]]) -> None:
         assert self.backend is not None
         request = ("prepare", self.backend.place, list(graphs.items()))
-        self.expected_seconds = self._process().ask(request, (), _content, PREPARING_SECONDS)
+        process = self._process()
+        self.expected_seconds = process.ask(request, (), itemgetter(0), PREPARING_SECONDS)
 
     @property
     def is_hopeless(self) -> bool:
         """Whether the library took so long over zeros that it need not be timed."""
         known = self.expected_seconds
         return known is not None and known > HOPELESS * self.numpy_seconds + HOPELESS_SECONDS
-
-
-def _content(answer: tuple[Any, Any]) -> Any:
-    return answer[0]
 
 
 class Preparing(BackendEngine):

@@ -38,10 +38,6 @@ def _parts(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *given: tuple(map(np.asarray, function(*given)))
 
 
-def _least_squares(a: Any, b: Any, rcond: Any) -> tuple[Any, ...]:
-    return tuple(map(np.asarray, np.linalg.lstsq(a, b, rcond)))
-
-
 PICK = row("pick", lambda values, place: values[place], "view", raises=True)
 """the result of a row with several results, index"""
 SOLVE = _row("solve", np.linalg.solve)
@@ -64,7 +60,7 @@ PINV = _row("pinv", np.linalg.pinv)
 """array, share of the largest singular value below which others count as zero"""
 COND = _row("cond", _plain(np.linalg.cond))
 """array, order"""
-LSTSQ = _row("lstsq", _least_squares)
+LSTSQ = _row("lstsq", _parts(np.linalg.lstsq))
 """several: solution, residuals, rank, singular values; residuals' length depends on values"""
 
 

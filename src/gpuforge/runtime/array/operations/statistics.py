@@ -11,7 +11,6 @@ from gpuforge.runtime.array.bins import is_even, weighted_counts
 from gpuforge.runtime.array.dispatch import operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.formula import follow_numpy, formula
-from gpuforge.runtime.array.graph import Dtype
 from gpuforge.runtime.array.operations.creation import where
 from gpuforge.runtime.array.operations.reduction import mean, sum_, var
 from gpuforge.runtime.array.operations.view import taken
@@ -45,7 +44,8 @@ def average(recorder: Recorder, a: Any, axis: Any = None, weights: Any = None,
     kept = keepdims is not _NONE and bool(keepdims)
     if weights is None:
         made = mean(recorder, array, axis, keepdims=kept)
-        total = _as_scalar_of(recorder, array.size / max(made.size, 1), made.dtype)
+        number = np.array(array.size / max(made.size, 1), made.dtype)
+        total = make(recorder, recorder.known(number), scalar=True)
     else:
         made, total = _weighted(recorder, array, axis, weights, kept)
     if not returned:
@@ -53,10 +53,6 @@ def average(recorder: Recorder, a: Any, axis: Any = None, weights: Any = None,
     if total.shape == made.shape:
         return made, total
     return made, make(recorder, broadcast_to(recorder, node_of(total), made.shape))
-
-
-def _as_scalar_of(recorder: Recorder, value: float, dtype: Dtype) -> Array:
-    return make(recorder, recorder.known(np.array(value, dtype)), scalar=True)
 
 
 def _weighted(recorder: Recorder, array: Array, axis: Any, weights: Any, kept: bool) -> Any:
