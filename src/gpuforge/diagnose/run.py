@@ -11,7 +11,7 @@ from types import ModuleType
 
 from gpuforge import log, registry
 from gpuforge.diagnose.finding import SEVEREST_FIRST, Finding, Report, fitted
-from gpuforge.diagnose.site import BuildPlanner, Site
+from gpuforge.diagnose.site import NOT_RECORDED, BuildPlanner, Site
 from gpuforge.errors import UnknownName
 from gpuforge.probe import LiveProbe, Probe
 
@@ -142,6 +142,8 @@ def _run(name: str, check: ModuleType, site: Site, *, slow: bool) -> list[Findin
     if _is_slow(check) and not slow and not site.network:
         reason = f"not checked: it takes seconds; add --deep, or run 'gpuforge doctor {name}'"
         return [Finding("skipped", reason, check=name)]
+    if getattr(check, "LIVE", False) and not site.live:
+        return [Finding("skipped", NOT_RECORDED.reason, check=name)]
     started = site.probe.clock()
     with log.phase(f"check {name}"):
         answers = (fitted(finding, site) for finding in check.check(site))

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuforge.diagnose.finding import Finding, of_cause
-from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.diagnose.site import Site
 from gpuforge.units import format_bytes
 
 SUMMARY = "there is enough disk space for packages and caches"
+LIVE = True
 
 # An installed GPU framework takes 2 to 8 GiB with its libraries.
 FULL_BYTES, LOW_BYTES = 64 * 2**20, 4 * 2**30
@@ -19,9 +20,6 @@ FULL_BYTES, LOW_BYTES = 64 * 2**20, 4 * 2**30
 
 def check(site: Site) -> Iterator[Finding]:
     """Yield the file systems that are full or nearly full."""
-    if not site.live:
-        yield Finding("skipped", NOT_RECORDED.reason)
-        return
     places = {
         "environment": site.environment.prefix,
         "temporary files": _temporary(),

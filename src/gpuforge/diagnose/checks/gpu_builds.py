@@ -13,13 +13,14 @@ from gpuforge.compat.tables import entries
 from gpuforge.compat.versions import at_least, parse_version
 from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.repair import pip
-from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.diagnose.site import Site
 from gpuforge.facts import Device, known
 
 if TYPE_CHECKING:
     from gpuforge.changes.action import RunPip
 
 SUMMARY = "the installed framework builds fit the GPUs of this machine"
+LIVE = True
 
 FRAMEWORKS = {"torch": "pytorch", "jax": "jax", "tensorflow": "tensorflow"}
 BESIDE_TORCH = ("torchvision", "torchaudio")
@@ -37,9 +38,6 @@ _VARIANT = r"\+(cpu|xpu|cu\d{2,3}|rocm[\d.]+)"
 
 def check(site: Site) -> Iterator[Finding]:
     """Yield the packages that do not fit this machine."""
-    if not site.live:
-        yield Finding("skipped", NOT_RECORDED.reason)
-        return
     looks = (_torch, _mixed_torch, _jax, _tensorflow, _cupy, _compilers)
     found = [finding for look in looks for finding in look(site)]
     installed = [n for n in site.packages if n in FRAMEWORKS or n.startswith("cupy")]

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpuforge.diagnose.finding import Finding, State
-from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.diagnose.site import Site
 
 SUMMARY = "files that Git LFS keeps elsewhere have been fetched"
+LIVE = True
 
 # https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md: the first line, and the size limit.
 FIRST_LINE = b"version https://git-lfs.github.com/spec/v1\n"
@@ -30,9 +31,6 @@ APART = {"node_modules", "__pycache__", "site-packages"}
 
 def check(site: Site) -> Iterator[Finding]:
     """Yield the pointers in the current folder, and those that packages have been built with."""
-    if not site.live:
-        yield Finding("skipped", NOT_RECORDED.reason)
-        return
     found = [*_in_project(thorough=site.thorough), *_in_packages(site)]
     yield from found or [Finding("ok", "no file is a pointer of Git LFS")]
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from gpuforge.changes.environment import PythonEnvironment
 from gpuforge.diagnose.finding import Finding
-from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 from gpuforge.units import counted
 
 SUMMARY = "scripts, Jupyter kernels and packages start programs that exist and may run"
+LIVE = True
 
 SHOWN = 5
 # Path files of setuptools and virtualenv, which add no modules.
@@ -41,9 +42,6 @@ _STARTS = re.compile(
 
 def check(site: Site) -> Iterator[Finding]:
     """Yield the kernels without a program, and scripts of packages that are gone."""
-    if not site.live:
-        yield Finding("skipped", NOT_RECORDED.reason)
-        return
     found = [*_kernels(site), *_scripts(site), *_programs(site)]
     yield from found or [Finding("ok", "scripts and kernels start what exists")]
 

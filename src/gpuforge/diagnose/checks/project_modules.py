@@ -9,10 +9,11 @@ from pathlib import Path
 from gpuforge.diagnose.distribution import Distribution
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.path_folders import folders_after, folders_before
-from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
 SUMMARY = "modules of projects are for this Python, and none is hidden"
+LIVE = True
 
 # The first number of compiled modules from each Python on (Lib/importlib/_bootstrap_external.py).
 MAGIC = ((3390, "3.7"), (3400, "3.8"), (3420, "3.9"), (3430, "3.10"), (3450, "3.11"),
@@ -32,9 +33,6 @@ _TAGGED = re.compile(r"(\w+)\.(?:cpython-|cp)(3\d+)[a-z]*-[\w-]+\.(?:so|pyd)")
 
 def check(site: Site) -> Iterator[Finding]:
     """Yield each module of a project that Python cannot import, or finds elsewhere."""
-    if not site.live:
-        yield Finding("skipped", NOT_RECORDED.reason)
-        return
     first, last = folders_before(site), folders_after(site)
     found = [finding for folder in (*first, *last) for finding in _of_other_pythons(site, folder)]
     found += [finding for one in site.distributions for finding in _without_source(site, one)]

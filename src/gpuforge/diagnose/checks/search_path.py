@@ -13,11 +13,12 @@ from urllib.parse import unquote, urlsplit
 
 from gpuforge.diagnose.distribution import Distribution
 from gpuforge.diagnose.finding import Finding
-from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 from gpuforge.probe.files import text_of
 
 SUMMARY = "the folders and modules that the environment adds to the search path exist"
+LIVE = True
 
 CUSTOMISING = ("sitecustomize.py", "usercustomize.py")
 _IMPORT = re.compile(
@@ -30,9 +31,6 @@ _MAPPING = re.compile(r"^MAPPING\b[^=\n]*= (\{.*\})$", re.M)
 
 def check(site: Site) -> Iterator[Finding]:
     """Yield each ``.pth`` file and editable package that refers to something missing."""
-    if not site.live:
-        yield Finding("skipped", NOT_RECORDED.reason)
-        return
     # A ``.pth`` file usually names the folder of an editable package, too: report it only once.
     found = dict((*_lines(site), *_editable(site)))
     yield from found.values() or [Finding("ok", "everything on the search path exists")]

@@ -11,10 +11,11 @@ from pathlib import Path
 from gpuforge.diagnose.distribution import distributions_in
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.path_folders import extends_path, folders_after
-from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
 SUMMARY = "no file or variable hides an installed module"
+LIVE = True
 
 # Names of projects' own folders and files that nothing else imports.
 COMMON = {"test", "tests", "docs", "doc", "examples", "example", "scripts", "tools", "setup",
@@ -27,9 +28,6 @@ OF_PYTHON = "of the standard library"
 
 def check(site: Site) -> Iterator[Finding]:
     """Yield the modules in the current folder or PYTHONPATH that shadow installed ones."""
-    if not site.live:
-        yield Finding("skipped", NOT_RECORDED.reason)
-        return
     modules = dict.fromkeys(sys.stdlib_module_names, OF_PYTHON)
     for folder in site.environment.folders:
         for name in known(site.probe.list_dir(str(folder))) or ():
