@@ -69,6 +69,16 @@ def table(module_file: str, name: str) -> dict[str, Any]:
     return tomllib.loads(Path(module_file).with_name(f"{name}.toml").read_text(encoding="utf-8"))
 
 
+@cache
+def rows(module_file: str, name: str, kind: str) -> list[dict[str, Any]]:
+    """Return the rows of one kind in the JSON table `name` next to a module; read once."""
+    import json
+
+    text = Path(module_file).with_name(f"{name}.json").read_text(encoding="utf-8")
+    found: list[dict[str, Any]] = json.loads(text)[kind]
+    return found
+
+
 def load(package: str, *, entry_points: str | None = None) -> Registered:
     """Import every public module of `package`, and of the entry point group if one is named."""
     loaders: dict[str, Callable[[], ModuleType]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -12,6 +11,7 @@ from glob import iglob
 from pathlib import Path
 from typing import Any
 
+from gpuforge import registry
 from gpuforge.diagnose.distribution import Distribution
 from gpuforge.diagnose.finding import Finding, State
 from gpuforge.diagnose.site import NOT_RECORDED, Site
@@ -33,10 +33,10 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live or os.name != "posix":
         yield Finding("skipped", NOT_RECORDED.reason if not site.live else "not read on Windows")
         return
-    text = Path(__file__).with_name("cache_folders.json").read_text(encoding="utf-8")
     looks = {"cache": _unwritable, "file": _unreadable}
     named = ((look, row, name) for kind, look in looks.items()
-             for row in json.loads(text)[kind] for name in row["packages"])  # fmt: skip
+             for row in registry.rows(__file__, "cache_folders", kind)
+             for name in row["packages"])  # fmt: skip
     found = [f for look, row, n in named if n in site.packages for f in look(site, row, n)]
     yield from found or [Finding("ok", "packages can use their caches")]
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gpuforge import registry
 from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.diagnose.variable_rules import VariableRules
@@ -188,12 +187,9 @@ def _default(entry: dict[str, Any]) -> str:
     return "" if configured else entry.get("default", "")
 
 
-@cache
 def variable_table() -> list[dict[str, Any]]:
     """Return the table of what variables must hold."""
-    text = Path(__file__).with_name("variables.json").read_text(encoding="utf-8")
-    found: list[dict[str, Any]] = json.loads(text)["variable"]
-    return found
+    return registry.rows(__file__, "variables", "variable")
 
 
 def _contradicting(site: Site) -> Iterator[Finding]:

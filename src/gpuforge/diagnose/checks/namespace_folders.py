@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gpuforge import registry
 from gpuforge.diagnose.distribution import Distribution
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.guarded_imports import missing_attribute
@@ -20,9 +20,8 @@ LIVE = True
 
 def check(site: Site) -> Iterator[Finding]:
     """Yield each folder that installed packages take for another package, by a table."""
-    text = Path(__file__).with_name("namespace_folders.json").read_text(encoding="utf-8")
     listed = [(one, known(site.probe.list_dir(str(one))) or ()) for one in folders_before(site)]
-    rows: list[dict[str, Any]] = json.loads(text)["module"]
+    rows = registry.rows(__file__, "namespace_folders", "module")
     found = [
         finding for row in rows for folder, names in listed if row["module"] in names
         if (finding := _taken(site, row, folder / row["module"]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gpuforge import registry
 from gpuforge.compat.versions import meets
 from gpuforge.diagnose.finding import Finding, State
 from gpuforge.diagnose.site import NOT_RECORDED, Site
@@ -20,14 +20,9 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live or not site.loader.cached:
         yield Finding("skipped", NOT_RECORDED.reason if not site.live else "only read on Linux")
         return
-    found = [_missing(site, entry) for entry in _table() if _is_lacking(site, entry)]
+    entries = registry.rows(__file__, "opened_libraries", "opened")
+    found = [_missing(site, entry) for entry in entries if _is_lacking(site, entry)]
     yield from found or [Finding("ok", "packages find the libraries that they open")]
-
-
-def _table() -> list[dict[str, Any]]:
-    text = Path(__file__).with_name("opened_libraries.json").read_text(encoding="utf-8")
-    found: list[dict[str, Any]] = json.loads(text)["opened"]
-    return found
 
 
 def _is_lacking(site: Site, entry: dict[str, Any]) -> bool:

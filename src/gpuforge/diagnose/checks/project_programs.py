@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -12,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from gpuforge import registry
 from gpuforge.diagnose.checks.outgrown_packages import PACKAGES, needs, owner
 from gpuforge.diagnose.distribution import normalised
 from gpuforge.diagnose.finding import Finding
@@ -167,8 +167,7 @@ def _only_a_folder(modules: Modules, top: str, places: tuple[Path, ...]) -> str:
 
 def _insufficient(site: Site, module: Module) -> Iterator[Finding]:
     """Find what a program uses of a package for which that needs more than is installed."""
-    path = Path(__file__).with_name("project_programs.json")
-    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["use"]
+    rows = registry.rows(__file__, "project_programs", "use")
     for row in (one for one in rows if one["of"] in site.packages):
         at = next(_uses(module.text, row), None)
         if at is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
+from gpuforge import registry
 from gpuforge.diagnose.checks.environment_variables import redacted, variable_table
 from gpuforge.diagnose.finding import Finding, State
 from gpuforge.diagnose.settings_text import Settings, settings_in
@@ -27,8 +27,8 @@ Row = dict[str, Any]
 
 def check(site: Site) -> Iterator[Finding]:
     """Yield each settings file of an installed package that it cannot read or use, by a table."""
-    text = Path(__file__).with_name("settings_files.json").read_text(encoding="utf-8")
-    rows = (row for row in json.loads(text)["file"] if site.thorough or not row.get("thorough"))
+    rows = registry.rows(__file__, "settings_files", "file")
+    rows = [row for row in rows if site.thorough or not row.get("thorough")]
     read = (row for row in rows if any(name in site.packages for name in row["packages"]))
     found = [finding for row in read for finding in _faults(site, row)]
     yield from found or [Finding("ok", "the settings files of packages can be used")]

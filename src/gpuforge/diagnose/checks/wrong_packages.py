@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from gpuforge import registry
 from gpuforge.compat.versions import meets
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.site import Site
@@ -16,8 +15,8 @@ SUMMARY = "no package is installed by a mistaken name"
 
 def check(site: Site) -> Iterator[Finding]:
     """Yield each installed package of a table of names that are often mistaken."""
-    text = Path(__file__).with_name("wrong_packages.json").read_text(encoding="utf-8")
-    found = [_mistaken(row) for row in json.loads(text)["package"] if _is_there(site, row)]
+    rows = registry.rows(__file__, "wrong_packages", "package")
+    found = [_mistaken(row) for row in rows if _is_there(site, row)]
     yield from found or [Finding("ok", "no package has a name that is often mistaken")]
 
 
