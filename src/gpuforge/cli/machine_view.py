@@ -12,17 +12,9 @@ from gpuforge.units import format_bytes
 
 HEADING = ("GPU", "name", "memory", "driver", "runtime", "architecture", "PCI address", "score")
 READINGS = (
-    "name",
-    "memory_total_bytes",
-    "memory_free_bytes",
-    "compute_capability",
-    "architecture",
-    "pci_address",
-    "pci_id",
-    "uuid",
-    "integrated",
-    "score",
-)
+    "name memory_total_bytes memory_free_bytes compute_capability architecture pci_address pci_id"
+    " uuid integrated score"
+).split()
 SHOWN = (*READINGS[:3], "driver_version", "runtimes", "runtime_version", *READINGS[3:])
 
 

@@ -10,16 +10,6 @@ from gpuforge.images.shape import Crop, Flip, Pad, Resize
 from gpuforge.images.smoothing import Blur, Convolve
 
 __all__ = [
-    "Blur",
-    "Convolve",
-    "Crop",
-    "Equalize",
-    "Flip",
-    "Grayscale",
-    "Normalize",
-    "Pad",
-    "Pipeline",
-    "Rescale",
-    "Resize",
-    "Threshold",
-]
+    "Blur", "Convolve", "Crop", "Equalize", "Flip", "Grayscale", "Normalize", "Pad", "Pipeline",
+    "Rescale", "Resize", "Threshold",
+]  # fmt: skip

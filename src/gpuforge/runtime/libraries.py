@@ -96,18 +96,11 @@ class Libraries(dict[str, Library]):
         plugins = chosen.plugins or not _known(wanted, names())
         self.check_names(wanted, names(plugins=plugins))
         super().__init__(
-            (
-                entry.name,
-                Library(
-                    entry.name,
-                    entry.loaded,
-                    entry.named_only,
-                    isolated=entry.named_only and ISOLATES,
-                ),
-            )
-            for entry in list_backends(plugins=plugins)
-            if entry.found and entry.name != NUMPY and self._allowed(entry.name)
-        )
+            (one.name, Library(one.name, one.loaded, one.named_only,
+                               isolated=one.named_only and ISOLATES))
+            for one in list_backends(plugins=plugins)
+            if one.found and one.name != NUMPY and self._allowed(one.name)
+        )  # fmt: skip
 
     @staticmethod
     def check_names(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
@@ -217,9 +210,7 @@ class Libraries(dict[str, Library]):
 
         Libraries for GPUs do not gain without one, nor does NumPy in a worker process.
         """
-        if library.opened:
-            return True
-        if library.is_numpy and library.isolated:
+        if library.opened or (library.is_numpy and library.isolated):
             return True
         ends_process = library.named_only and not library.isolated
         for_gpus = is_for_gpus(library.name) and not self.measured(library.name)

@@ -187,11 +187,6 @@ def _warn_if_overridden(path: Path, names: tuple[str, ...]) -> None:
 
 
 _ACTIONS = {
-    "show": _show,
-    "get": _get,
-    "set": _set,
-    "unset": _unset,
-    "path": _path,
-    "edit": _edit,
+    "show": _show, "get": _get, "set": _set, "unset": _unset, "path": _path, "edit": _edit,
     "preset": _preset,
-}
+}  # fmt: skip
