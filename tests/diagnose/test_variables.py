@@ -423,12 +423,20 @@ def test_a_setting_of_pip_is_told_with_its_file(
     assert finding.evidence == (f"{where}: true",)
 
 
+def python_elsewhere(tmp_path: Path, *, settings: bool = True) -> Path:
+    """Return the folder of programs of another environment; without `settings`, of a system."""
+    programs = tmp_path / "other" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to("/bin/sh")
+    if settings:
+        (tmp_path / "other" / "pyvenv.cfg").write_text("")
+    return programs
+
+
 def test_the_python_of_another_environment_is_named(
     environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other" / "bin"
-    other.mkdir(parents=True)
-    (other / "python").symlink_to("/bin/sh")
+    other = python_elsewhere(tmp_path, settings=False)
     monkeypatch.setenv("PATH", f"{other}:/usr/bin")
     assert not run_checks("environment_variables").having("warning")  # a system's Python
     (tmp_path / "other" / "pyvenv.cfg").write_text("")
@@ -441,10 +449,7 @@ def test_the_python_of_another_environment_is_named(
 def test_a_python_behind_that_of_the_environment_is_not_named(
     environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other" / "bin"
-    other.mkdir(parents=True)
-    (other / "python").symlink_to("/bin/sh")
-    (tmp_path / "other" / "pyvenv.cfg").write_text("")
+    other = python_elsewhere(tmp_path)
     (tmp_path / "link").symlink_to(environment.prefix)
     for own in (f"{environment.prefix}/bin/", f"{tmp_path}/link/bin"):
         monkeypatch.setenv("PATH", f"{own}:{other}:/usr/bin")
@@ -454,9 +459,6 @@ def test_a_python_behind_that_of_the_environment_is_not_named(
 def test_an_environment_that_is_gone_does_not_fail_the_check(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "other" / "bin").mkdir(parents=True)
-    (tmp_path / "other" / "bin" / "python").symlink_to("/bin/sh")
-    (tmp_path / "other" / "pyvenv.cfg").write_text("")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "gone"))
-    monkeypatch.setenv("PATH", f"{tmp_path}/other/bin:/usr/bin")
+    monkeypatch.setenv("PATH", f"{python_elsewhere(tmp_path)}:/usr/bin")
     assert not run_checks("environment_variables").having("unknown")

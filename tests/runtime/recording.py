@@ -115,6 +115,11 @@ def check(function: Callable[..., Any], *arrays: Any, engine: Any = None) -> Non
         same(left, right)
 
 
+def form(x: Any) -> str:
+    """Return the dtype and shape of an array, by which pytest names a case."""
+    return f"{x.dtype}{x.shape}".replace(" ", "") if isinstance(x, np.ndarray) else ""
+
+
 def outcome(call: Callable[[], Any]) -> Any:
     """Return a result, or the exception instead of it; NumPy's warnings are left out."""
     try:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtime.recording import check
+from tests.runtime.recording import check, form
 
 L = np.linalg
 INF, NAN = np.inf, np.nan
@@ -127,24 +127,20 @@ REFUSED: list[Case] = [
 ]
 
 
-def _id(x: Any) -> str:
-    return f"{x.dtype}{x.shape}".replace(" ", "") if isinstance(x, np.ndarray) else ""
-
-
 @pytest.mark.parametrize("case", range(len(OF_SQUARES)))
-@pytest.mark.parametrize("x", SQUARES + SINGULAR, ids=_id)
+@pytest.mark.parametrize("x", SQUARES + SINGULAR, ids=form)
 def test_square_matrices(case: int, x: Any) -> None:
     check(OF_SQUARES[case], x)
 
 
 @pytest.mark.parametrize("case", range(len(OF_ANY)))
-@pytest.mark.parametrize("x", ANY + SINGULAR, ids=_id)
+@pytest.mark.parametrize("x", ANY + SINGULAR, ids=form)
 def test_matrices(case: int, x: Any) -> None:
     check(OF_ANY[case], x)
 
 
 @pytest.mark.parametrize("case", range(len(NORMS)))
-@pytest.mark.parametrize("x", ANY + SINGULAR[1:], ids=_id)
+@pytest.mark.parametrize("x", ANY + SINGULAR[1:], ids=form)
 def test_norms(case: int, x: Any) -> None:
     check(NORMS[case], x)
 
@@ -154,7 +150,7 @@ def test_what_numpy_refuses(case: int) -> None:
     check(REFUSED[case], SQUARE)
 
 
-@pytest.mark.parametrize("x", WRONG, ids=_id)
+@pytest.mark.parametrize("x", WRONG, ids=form)
 @pytest.mark.parametrize("function", [L.inv, L.det, L.cholesky, L.eigh, L.slogdet, L.svd, L.cond])
 def test_numpy_words_the_errors_of_wrong_shapes(function: Any, x: Any) -> None:
     try:

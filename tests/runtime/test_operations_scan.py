@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtime.recording import check
+from tests.runtime.recording import check, form
 
 F = np.fft
 INF, NAN = np.inf, np.nan
@@ -89,18 +89,14 @@ SCANS: list[Case] = [
 ]
 
 
-def _id(x: Any) -> str:
-    return f"{x.dtype}{x.shape}".replace(" ", "") if isinstance(x, np.ndarray) else ""
-
-
 @pytest.mark.parametrize("case", range(len(TRANSFORMS)))
-@pytest.mark.parametrize("x", ARRAYS, ids=_id)
+@pytest.mark.parametrize("x", ARRAYS, ids=form)
 def test_transforms(case: int, x: Any) -> None:
     check(TRANSFORMS[case], x)
 
 
 @pytest.mark.parametrize("case", range(len(SCANS)))
-@pytest.mark.parametrize("x", ARRAYS, ids=_id)
+@pytest.mark.parametrize("x", ARRAYS, ids=form)
 def test_scans(case: int, x: Any) -> None:
     check(SCANS[case], x)
 

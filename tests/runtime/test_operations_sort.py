@@ -10,7 +10,7 @@ import pytest
 
 import gpuforge as gf
 from tests.runtime.conftest import OTHERS
-from tests.runtime.recording import check, recorded
+from tests.runtime.recording import check, form, recorded
 
 INF, NAN = np.inf, np.nan
 Case = Callable[..., Any]
@@ -100,18 +100,14 @@ CHOICES: list[Case] = [
 ]
 
 
-def _id(x: Any) -> str:
-    return f"{x.dtype}{x.shape}".replace(" ", "") if isinstance(x, np.ndarray) else ""
-
-
 @pytest.mark.parametrize("case", range(len(SORTS)))
-@pytest.mark.parametrize("x", ARRAYS, ids=_id)
+@pytest.mark.parametrize("x", ARRAYS, ids=form)
 def test_sorts(case: int, x: Any) -> None:
     check(SORTS[case], x)
 
 
 @pytest.mark.parametrize("case", range(len(QUANTILES)))
-@pytest.mark.parametrize("x", ARRAYS, ids=_id)
+@pytest.mark.parametrize("x", ARRAYS, ids=form)
 def test_quantiles(case: int, x: Any) -> None:
     if case >= OF_MEDIANS and np.lib.NumpyVersion(np.__version__) < "2.4.0":
         pytest.skip("NumPy before 2.4 interpolates in other dtypes: such quantiles are left to it")
@@ -119,7 +115,7 @@ def test_quantiles(case: int, x: Any) -> None:
 
 
 @pytest.mark.parametrize("case", range(len(CHOICES)))
-@pytest.mark.parametrize("x", ARRAYS, ids=_id)
+@pytest.mark.parametrize("x", ARRAYS, ids=form)
 def test_choices(case: int, x: Any) -> None:
     check(CHOICES[case], x)
 
