@@ -14,7 +14,7 @@ from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
 from gpuforge.runtime.evaluation.opening import open_library
 from gpuforge.runtime.evaluation.reference import CANCELLING, compare
-from tests.runtime.conftest import OTHERS
+from tests.runtime.conftest import OTHERS, as_numpy
 from tests.runtime.recording import recorded
 
 L, F = np.linalg, np.fft
@@ -92,13 +92,6 @@ def _is_left(backend: Backend, name: str) -> bool:
     return name in NOT_THERE.get(backend.name.split(":")[0], ())
 
 
-def _outcome(function: Case, *arrays: Any) -> Any:
-    try:
-        return function(*arrays)
-    except Exception as error:  # whatever NumPy raises
-        return error
-
-
 def _compared(backend: Backend, function: Case, x: Any) -> Any:
     """Assert that the backend gives what NumPy gives, and return the recorder."""
     engine = BackendEngine(backend, NumpyBackend(), PROGRAMS)
@@ -110,7 +103,7 @@ def _compared(backend: Backend, function: Case, x: Any) -> Any:
         return made
 
     with np.errstate(all="ignore"):
-        wanted, found = _outcome(function, x.copy()), _outcome(run, x.copy())
+        wanted, found = as_numpy(function, x.copy()), as_numpy(run, x.copy())
     assert type(found) is type(wanted), found
     if isinstance(wanted, Exception):
         assert str(found) == str(wanted)
