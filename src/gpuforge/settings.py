@@ -118,15 +118,11 @@ class Settings:
     """Every setting of gpuforge, parsed and checked. The meaning of each is in its metadata."""
 
     enabled: bool = setting(
-        True,
-        parse_flag,
-        "choose where offloaded functions run; if false, they are called directly",
+        True, parse_flag, "choose where offloaded functions run; if false, they are called directly"
     )
     cpu_only: bool = setting(False, parse_flag, "use only backends that run on the CPU")
     backend: str = setting(
-        "",
-        parse_text,
-        "run offloaded functions on this backend, unless results would differ",
+        "", parse_text, "run offloaded functions on this backend, unless results would differ"
     )
     backends: tuple[str, ...] = setting(
         (), parse_names, "backends that may be used; empty: all installed ones"
@@ -241,9 +237,7 @@ class Settings:
         trusted_only=True,
     )
     memory_limit: int = setting(
-        0,
-        parse_bytes,
-        "largest amount of each GPU's memory to use, in bytes; 0: all of it",
+        0, parse_bytes, "largest amount of each GPU's memory to use, in bytes; 0: all of it"
     )
     memory_strategy: str = setting(
         "pooled",
@@ -258,9 +252,7 @@ class Settings:
         " when it starts",
     )
     pressure_warning: float = setting(
-        0.95,
-        number(0, 1),
-        "share of memory in use: doctor warns, 'lazy' releases memory",
+        0.95, number(0, 1), "share of memory in use: doctor warns, 'lazy' releases memory"
     )
     pressure_critical: float = setting(
         0.99, number(0, 1), "share of memory in use: doctor reports an error"
@@ -360,10 +352,7 @@ def cache_folder(settings: Settings) -> Path:
 
 
 def load(
-    probe: Probe | None = None,
-    flags: Mapping[str, Any] | None = None,
-    *,
-    strict: bool = False,
+    probe: Probe | None = None, flags: Mapping[str, Any] | None = None, *, strict: bool = False
 ) -> Loaded:
     """Return the settings in force, each with its origin.
 
@@ -451,10 +440,7 @@ def _apply_environment(probe: Probe, values: dict[str, Any], origins: dict[str, 
 
 
 def _apply_project(
-    probe: Probe,
-    values: dict[str, Any],
-    origins: dict[str, str],
-    problems: list[str],
+    probe: Probe, values: dict[str, Any], origins: dict[str, str], problems: list[str]
 ) -> None:
     """Apply the nearest project file; what it may not or cannot set is ignored with a reason."""
     found = project_file(probe)

@@ -113,11 +113,7 @@ def _other_framework(key: str, selection: Selection, target: Target) -> Package 
     build = selection.build
     framework = next(name for name, package in PACKAGE.items() if package == key)
     second = select(
-        framework,
-        build.accelerator,
-        selection.devices,
-        target,
-        cuda_major=build.cuda_major,
+        framework, build.accelerator, selection.devices, target, cuda_major=build.cuda_major
     )
     if isinstance(second, Refusal):
         of_major = f" of CUDA {build.cuda_major}" if build.cuda_major else ""

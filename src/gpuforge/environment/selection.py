@@ -220,8 +220,7 @@ def _single_change(
         if len(met) == 1 and met[0].kind != "device" and met[0].need
     ]
     single.sort(
-        key=lambda pair: (_preference(pair[0])[:2], -_EASIEST.index(pair[1].kind)),
-        reverse=True,
+        key=lambda pair: (_preference(pair[0])[:2], -_EASIEST.index(pair[1].kind)), reverse=True
     )
     for change in dict.fromkeys((obstacle.kind, obstacle.need) for _, obstacle in single):
         brought = asked.after(*change)

@@ -113,9 +113,7 @@ def _compute_nodes(probe: Probe) -> dict[str, str]:
     return found
 
 
-def parse_metrics(
-    content: Reading[bytes],
-) -> tuple[Reading[tuple[str, ...]], Reading[float]]:
+def parse_metrics(content: Reading[bytes]) -> tuple[Reading[tuple[str, ...]], Reading[float]]:
     """Return throttle reasons and energy in joules from ``gpu_metrics``, version 1.3 only."""
     if not isinstance(content, bytes):
         return content, content

@@ -34,11 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one of the formats below (default: chosen by the suffix of FILE, else text)",
     )
     parser.add_argument(
-        "--json",
-        dest="format",
-        action="store_const",
-        const="json",
-        help="short for --format json",
+        "--json", dest="format", action="store_const", const="json", help="short for --format json"
     )
 
 

@@ -11,10 +11,7 @@ FILE_NAME = "Dockerfile"
 
 def render(plan: Plan) -> str:
     """Return the plan as a Dockerfile; the driver comes from the machine that runs the image."""
-    lines = [
-        comment(plan.title),
-        f"FROM {base_image(plan)}",
-    ]
+    lines = [comment(plan.title), f"FROM {base_image(plan)}"]
     if plan.accelerator == "cuda":
         lines.append("ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility")
     commands = [*system_commands(plan), pip_arguments(plan)]

@@ -96,12 +96,7 @@ def side_environment(
 
 
 def compare_with(
-    ref: str,
-    path: Path,
-    only: str = "",
-    *,
-    seconds: float,
-    minimal: float = MINIMAL,
+    ref: str, path: Path, only: str = "", *, seconds: float, minimal: float = MINIMAL
 ) -> Against:
     """Compare the benchmarks of a file on the working tree with those on a ref.
 

@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from gpuforge.profiler.compare.evidence import (
-    Interval,
-    median_interval,
-    paired_change,
-    paired_test,
-)
+from gpuforge.profiler.compare.evidence import Interval, median_interval, paired_change, paired_test
 from gpuforge.units import format_seconds, significant
 
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
@@ -65,11 +60,7 @@ def percent(ratio: float) -> str:
 
 
 def judge(
-    logs: Sequence[float],
-    base: Sequence[float],
-    new: Sequence[float],
-    *,
-    minimal: float = MINIMAL,
+    logs: Sequence[float], base: Sequence[float], new: Sequence[float], *, minimal: float = MINIMAL
 ) -> Comparison:
     """Return the verdict on rounds in which both sides were measured alternately.
 

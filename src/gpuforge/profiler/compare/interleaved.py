@@ -14,12 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from gpuforge.profiler.bench.worker import block, plan, warm_up
-from gpuforge.profiler.compare.comparison import (
-    MINIMAL,
-    ROUNDS_AT_LEAST,
-    Comparison,
-    judge,
-)
+from gpuforge.profiler.compare.comparison import MINIMAL, ROUNDS_AT_LEAST, Comparison, judge
 from gpuforge.profiler.compare.evidence import paired_change
 
 ABBA = (0, 1, 1, 0)

@@ -48,11 +48,7 @@ class Difference:
 
 
 def difference(
-    base: Sequence[float],
-    new: Sequence[float],
-    runs: Sequence[float],
-    *,
-    minimal: float = MINIMAL,
+    base: Sequence[float], new: Sequence[float], runs: Sequence[float], *, minimal: float = MINIMAL
 ) -> Difference:
     """Compare two sets of times, given those of earlier runs.
 

@@ -46,11 +46,7 @@ def render(profile: Profile) -> str:
             hint="use --format json",
         )
     return json_text.dump(
-        {
-            "version": "1.0",
-            "metadata": _metadata(profile),
-            "benchmarks": list(benchmarks.values()),
-        }
+        {"version": "1.0", "metadata": _metadata(profile), "benchmarks": list(benchmarks.values())}
     )
 
 

@@ -139,8 +139,7 @@ class Writer:
                 f"merged by call path into {len(self.merging.rows):,} rows"
             )
         self._put(
-            END,
-            {"wall_ns": wall_ns, "cost_ns": cost_ns, "counts": dict(counts), "notes": told},
+            END, {"wall_ns": wall_ns, "cost_ns": cost_ns, "counts": dict(counts), "notes": told}
         )
         self.file.flush()
 

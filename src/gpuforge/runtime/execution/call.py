@@ -11,12 +11,7 @@ from gpuforge.runtime.function.reading import LOOP
 from gpuforge.runtime.function.signature import Signature, can_start_again
 from gpuforge.runtime.placement.evidence import Estimate
 from gpuforge.runtime.placement.policy import Candidate, recall_savings
-from gpuforge.runtime.record import (
-    MAX_KINDS,
-    FunctionRecord,
-    KindRecord,
-    stable_text,
-)
+from gpuforge.runtime.record import MAX_KINDS, FunctionRecord, KindRecord, stable_text
 from gpuforge.runtime.session import Session
 
 

@@ -25,10 +25,7 @@ def look(facts: Facts) -> Found:
         backend = facts.spans.attributes.get(compiled[0], {}).get("backend", "a backend")
         yield facts.suggest(
             f"{name} is compiled for {len(shapes)} shapes on {backend}",
-            [
-                facts.told(compiled, "compiling"),
-                "shapes: " + ", ".join(sorted(shapes)[:3]) + ", …",
-            ],
+            [facts.told(compiled, "compiling"), "shapes: " + ", ".join(sorted(shapes)[:3]) + ", …"],
             facts.time(compiled) - max(facts.spans.duration[place] for place in compiled),
             "Pad the arrays to a few sizes, for instance to the next power of two, and cut the "
             "result; or leave the function to a backend that does not compile.",

@@ -189,10 +189,7 @@ def qr(recorder: Recorder, a: Any, mode: Any = "reduced") -> Any:
     if mode not in ("reduced", "complete"):
         raise Unsupported("an unsupported mode of qr")
     inner = rows if mode == "complete" else least
-    results = [
-        ((*front, rows, inner), node.dtype),
-        ((*front, inner, columns), node.dtype),
-    ]
+    results = [((*front, rows, inner), node.dtype), ((*front, inner, columns), node.dtype)]
     return _QR(*_made(recorder, several(recorder, QR, (node,), (mode,), results)))
 
 

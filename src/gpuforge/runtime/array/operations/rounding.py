@@ -51,10 +51,7 @@ def divmod_(recorder: Recorder, x1: Any, x2: Any, /, **options: Any) -> Any:
     """Record quotient and remainder."""
     refuse(**options)
     given = (x1, x2)
-    return (
-        note_ufunc(recorder, np.floor_divide, given),
-        note_ufunc(recorder, np.remainder, given),
-    )
+    return (note_ufunc(recorder, np.floor_divide, given), note_ufunc(recorder, np.remainder, given))
 
 
 @notes(np.modf)

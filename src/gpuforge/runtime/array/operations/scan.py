@@ -156,8 +156,7 @@ def ediff1d(recorder: Recorder, ary: Any, to_end: Any = None, to_begin: Any = No
     if to_end is None and to_begin is None:
         return made
     return concatenate(
-        recorder,
-        [*_flat(recorder, to_begin, made), made, *_flat(recorder, to_end, made)],
+        recorder, [*_flat(recorder, to_begin, made), made, *_flat(recorder, to_end, made)]
     )
 
 
