@@ -37,10 +37,15 @@ class Program:
     modes : what NumPy does about floating-point errors in the call, by kind of error
     shared : for each output, whether it may share memory with an input or another one
     owned : inputs that it may overwrite
+
+    Parameters
+    ----------
+    lowering
+        How its steps are computed; None if it runs elsewhere, as a whole.
     """
 
     def __init__(
-        self, graph: Graph, lowering: Lowering, owned: frozenset[int] = frozenset()
+        self, graph: Graph, lowering: Lowering | None, owned: frozenset[int] = frozenset()
     ) -> None:
         self.graph, self.owned = graph, owned
         self.runs = 0
@@ -48,9 +53,10 @@ class Program:
         self.shared: list[bool] = []
         self.inputs = [i for i, entry in enumerate(graph.entries) if entry[0] in (INPUT, NUMBER)]
         self.arrays = [graph.entries[i][0] is INPUT for i in self.inputs]
-        self.roots = _roots(graph, lowering)
-        self.steps = _plan(graph, lowering, self.roots, owned)
-        self.finite = lowering.finite
+        if lowering is not None:
+            self.roots = _roots(graph, lowering)
+            self.steps = _plan(graph, lowering, self.roots, owned)
+            self.finite = lowering.finite
         self.checks_finite = True
         self.modes: Mapping[str, str] = {}
         self.eager = True

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from gpuforge.errors import WorkerDied
-from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph, Tape
+from gpuforge.runtime.array.graph import Graph
 from gpuforge.runtime.backends import Array, Backend, Failure, Opened
 from gpuforge.runtime.evaluation.opening import test_backend
+from gpuforge.runtime.evaluation.program import Program
 from gpuforge.runtime.workers.compiler import Compiler
 from gpuforge.runtime.workers.description import Description
 from gpuforge.runtime.workers.home import Answer, Home
@@ -80,8 +81,8 @@ class RemoteBackend(Backend):
         return RemoteProgram(self, graph)
 
 
-class RemoteProgram:
-    """Computes the outputs of one graph in a worker; to the engine, a `Program`.
+class RemoteProgram(Program):
+    """Computes the outputs of one graph in a worker.
 
     Attributes
     ----------
@@ -89,20 +90,10 @@ class RemoteProgram:
     """
 
     def __init__(self, backend: RemoteBackend, graph: Graph) -> None:
-        self.graph = graph
-        self.runs = self.seen = 0
-        self.shared: list[bool] = []
-        self.inputs = [i for i, entry in enumerate(graph.entries) if entry[0] in (INPUT, NUMBER)]
-        self.arrays = [graph.entries[i][0] is INPUT for i in self.inputs]
-        self.checks_finite = self.eager = True
-        self.sought = self.is_loaded = self.is_untried = False
-        self.compiled: Any = None
+        super().__init__(graph, None)
         self.seconds = self.cpu_seconds = 0.0
         self._home, self._place = backend.home, backend.place
         self._number = next(_numbers)
-
-    def see(self, tape: Tape) -> None:
-        """Do nothing: the worker has the graph."""
 
     def __call__(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:
         """Return the outputs, the guards' results, and whether the outputs are finite.
