@@ -158,9 +158,9 @@ def recording(profile: Profile) -> list[str]:
     return [INCOMPLETE, *found] if not profile.complete else found
 
 
-def summary(profile: Profile, n: int = 5) -> str:
-    """Return where the time went, notes on the recording, and the top `n` call paths."""
-    return "\n".join([first_line(profile), *recording(profile), *map(str, bottlenecks(profile, n))])
+def summary(profile: Profile) -> str:
+    """Return where the time went, notes on the recording, and the top five call paths."""
+    return "\n".join([first_line(profile), *recording(profile), *map(str, bottlenecks(profile))])
 
 
 def started(profile: Profile) -> datetime | None:

@@ -95,9 +95,7 @@ def side_environment(
     return {**base, "PYTHONPATH": os.pathsep.join(dict.fromkeys([*mapped, *others]))}
 
 
-def compare_with(
-    ref: str, path: Path, only: str = "", *, seconds: float, minimal: float = MINIMAL
-) -> Against:
+def compare_with(ref: str, path: Path, only: str = "", *, seconds: float) -> Against:
     """Compare the benchmarks of a file on the working tree with those on a ref.
 
     Parameters
@@ -110,8 +108,6 @@ def compare_with(
         The name of the only benchmark to measure; all by default.
     seconds
         The time limit; a round that has begun is finished, and at least one is measured.
-    minimal
-        The smallest change that counts, as a ratio.
 
     Raises
     ------
@@ -125,7 +121,7 @@ def compare_with(
     here = Path(git(path.parent, "rev-parse", "--show-toplevel")).resolve()
     with checked_out(here, ref) as (commit, tree):
         end = perf_counter() + seconds
-        contest = _Interleaving(path, only, here, tree, minimal)
+        contest = _Interleaving(path, only, here, tree)
         turns, took = MOST_TURNS // 2, 0.0
         now = perf_counter()
         while not contest.is_over() and (not contest.count or now + took < end):
@@ -137,7 +133,7 @@ def compare_with(
             turns = max(1, min(MOST_TURNS, round(turns * share / took)))
     for benchmark in contest.benchmarks.values():
         if benchmark.rounds.logs and not benchmark.problem:
-            benchmark.comparison = benchmark.rounds.verdict(minimal)
+            benchmark.comparison = benchmark.rounds.verdict(MINIMAL)
         elif not benchmark.problem:
             benchmark.problem = "it could not be measured within the time limit"
     return Against(commit, contest.benchmarks)
@@ -146,8 +142,8 @@ def compare_with(
 class _Interleaving:
     """Measures rounds on both trees until each benchmark has a verdict or cannot have one."""
 
-    def __init__(self, path: Path, only: str, here: Path, tree: Path, minimal: float) -> None:
-        self._path, self._only, self._here, self._minimal = path, only, here, minimal
+    def __init__(self, path: Path, only: str, here: Path, tree: Path) -> None:
+        self._path, self._only, self._here = path, only, here
         self._roots = {"base": tree, "working tree": here}
         self.count = 0
         self.benchmarks: dict[str, Benchmark] = {}
@@ -189,7 +185,7 @@ class _Interleaving:
         return Worker(self._path, variables, root, label=side)
 
     def _is_settled(self, benchmark: Benchmark) -> bool:
-        return bool(benchmark.problem) or benchmark.rounds.are_enough(self._minimal)
+        return bool(benchmark.problem) or benchmark.rounds.are_enough(MINIMAL)
 
     def _measure(
         self, name: str, benchmark: Benchmark, sides: tuple[Worker, Worker], turns: int

@@ -13,7 +13,7 @@ from statistics import NormalDist, median
 from typing import NamedTuple
 
 CONFIDENCE = 0.99
-"""Default confidence level of intervals."""
+"""Confidence level of intervals."""
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 _EXACT_AT_MOST = 40  # number of values up to which the exact distribution is computed
 
@@ -39,16 +39,16 @@ class RankTest(NamedTuple):
     delta: float
 
 
-def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+def median_interval(values: Sequence[float]) -> Interval:
     """Return the median of at least one value, and its interval by order statistics.
 
-    At the default confidence, the interval of fewer than 8 values is infinite.
+    The interval of fewer than 8 values is infinite.
     """
     ordered, count = sorted(values), len(values)
     place, outside = -1, 0.0
     for below in range(count // 2):
         outside += comb(count, below) / 2 ** (count - 1)
-        if outside > 1 - confidence:
+        if outside > 1 - CONFIDENCE:
             break
         place = below
     if place < 0:

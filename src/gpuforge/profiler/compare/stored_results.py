@@ -47,9 +47,7 @@ class Difference:
     noise: float | None
 
 
-def difference(
-    base: Sequence[float], new: Sequence[float], runs: Sequence[float], *, minimal: float = MINIMAL
-) -> Difference:
+def difference(base: Sequence[float], new: Sequence[float], runs: Sequence[float]) -> Difference:
     """Compare two sets of times, given those of earlier runs.
 
     Parameters
@@ -58,15 +56,13 @@ def difference(
         Seconds of a call, at least one each.
     runs
         Medians of earlier runs on this machine, oldest first.
-    minimal
-        The smallest change that counts, as a ratio.
     """
     before, after = median_interval(base), median_interval(new)
     change = after.value / before.value - 1
-    changes = change_points(runs, minimal=minimal)
+    changes = change_points(runs)
     steady = runs[changes[-1].place :] if changes else runs
     noise = _noise(steady)
-    verdict, reason = _verdict(change, noise, len(steady), minimal)
+    verdict, reason = _verdict(change, noise, len(steady))
     test = mann_whitney(base, new)
     return Difference(verdict, reason, before, after, change, test, len(steady), noise)
 
@@ -83,13 +79,13 @@ def _noise(runs: Sequence[float]) -> float | None:
     return quantile * sqrt(2) * stdev(map(log, runs))
 
 
-def _verdict(change: float, noise: float | None, runs: int, minimal: float) -> tuple[Verdict, str]:
+def _verdict(change: float, noise: float | None, runs: int) -> tuple[Verdict, str]:
     if noise is None:
         kept = f"{counted(runs, 'run')} in the history, {RUNS_AT_LEAST} are needed"
         return "inconclusive", f"{UNPAIRED}: {kept}"
     size = abs(log(1 + change))
-    if size >= max(noise, minimal):
+    if size >= max(noise, MINIMAL):
         return ("slower" if change > 0 else "faster"), ""
-    if size + noise <= minimal:
+    if size + noise <= MINIMAL:
         return "same", ""
     return "inconclusive", f"{UNPAIRED}: runs of the same code differ by up to {percent(noise)[1:]}"

@@ -588,21 +588,18 @@ def mark_unsaved(call: Call, name: str) -> None:
     call.record.unsaved[key] = call.record.unsaved.get(key, 0) + 1
 
 
-def release_memory(session: Session, backend: Backend, *, now: bool = False) -> bool:
+def release_memory(session: Session, backend: Backend) -> bool:
     """Release the memory that a library caches after a call, if due; return whether it was due."""
     from gpuforge.runtime.evaluation.pressure import look, release
 
     chosen = session.settings
     try:
         look(backend, chosen.pressure_warning, chosen.pressure_critical)
-        if chosen.memory_strategy == "pooled" and not now:
+        if chosen.memory_strategy == "pooled":
             return False
-        if chosen.memory_strategy == "lazy" and not now:
-            memory = backend.memory()
-            if (
-                memory is None
-                or memory.free_bytes > (1 - chosen.pressure_warning) * memory.total_bytes
-            ):
+        if chosen.memory_strategy == "lazy":
+            memory, share = backend.memory(), 1 - chosen.pressure_warning
+            if memory is None or memory.free_bytes > share * memory.total_bytes:
                 return False
         release(backend)
     except Exception as error:  # noqa: BLE001 - the result is valid even if this fails

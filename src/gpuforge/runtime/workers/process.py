@@ -142,9 +142,9 @@ class Worker:
             self.kill()
             raise
 
-    def ask(self, message: Any, arrays: Sequence[Host] = ()) -> tuple[Any, list[Host]]:
+    def ask(self, message: Any) -> tuple[Any, list[Host]]:
         """Send a request and return its answer; raises as `send` and `receive` do."""
-        self.send(message, arrays)
+        self.send(message)
         return self.receive()
 
     def kill(self) -> None:
