@@ -98,6 +98,19 @@ class TestWriting:
         assert (data[0] == 7.0).all()
         assert np.array_equal(data[1:], X[1:])
 
+    def test_an_array_of_a_dtype_that_the_library_lacks_is_written_into_once(
+        self, other: str, quiet_session: Any
+    ) -> None:
+        @gf.offload(backend=other)
+        def added(x: Any, total: list[Any]) -> Any:
+            total[0] = total[0] + 1
+            x[1:] += 1
+            return x[::2] * 2
+
+        x, total = np.arange(5, dtype=np.longdouble), [0]
+        assert added(x, total).tolist() == [0, 6, 10]
+        assert (x.tolist(), total) == ([0, 2, 3, 4, 5], [1])
+
     def test_mutates_must_name_an_argument(self, quiet_session: Any) -> None:
         with pytest.raises(UnknownName, match="argument 'z'"):
             gf.offload(mutates=("z",))(lambda x: x)

@@ -173,13 +173,14 @@ def _overlaps_itself(value: Any) -> bool:
 def _wrap_arguments(recorder: Recorder, values: tuple[Any, ...]) -> tuple[list[Any], list[Array]]:
     """Return the values to pass for the arguments, and the recorded arrays among them.
 
-    An array passed twice becomes one recorded array; non-native byte order is not recorded.
+    An array passed twice becomes one recorded array. One of a dtype that the backend lacks stays
+    NumPy's own: NumPy computes with it, and a view of it cannot be recorded.
     """
     arrays: dict[int, Array] = {}
     for value in values:
         if type(value) is not np.ndarray or id(value) in arrays:
             continue
-        if value.dtype.isnative:
+        if recorder.has(value.dtype):
             arrays[id(value)] = argument(recorder, value)
     return [arrays.get(id(value), value) for value in values], list(arrays.values())
 
