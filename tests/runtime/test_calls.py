@@ -111,6 +111,19 @@ class TestWriting:
         assert added(x, total).tolist() == [0, 6, 10]
         assert (x.tolist(), total) == ([0, 2, 3, 4, 5], [1])
 
+    def test_several_arrays_given_as_out_are_returned(self, other: str, quiet_session: Any) -> None:
+        @gf.offload(backend=other)
+        def parts(x: Any, a: Any, b: Any) -> Any:
+            found = np.modf(x, out=(a, b))
+            return found, found[0] is a, found[1] is b
+
+        a, b = np.zeros((2, 3))
+        found, *same_ones = parts(np.array([0.5, 1.25, -2.5]), a, b)
+        assert same_ones == [True, True]
+        assert found[0] is a
+        assert found[1] is b
+        assert b.tolist() == [0, 1, -2]
+
     def test_mutates_must_name_an_argument(self, quiet_session: Any) -> None:
         with pytest.raises(UnknownName, match="argument 'z'"):
             gf.offload(mutates=("z",))(lambda x: x)
@@ -237,6 +250,22 @@ class TestRaising:
         assert caught.traceback[-1].name == "picky"
         assert len(ran) == 1
         assert sum(places(picky).values()) == 5
+
+    def test_an_exception_has_no_context_that_plain_numpy_does_not_give_it(
+        self, other: str, quiet_session: Any
+    ) -> None:
+        @gf.offload(backend=other)
+        def named(x: Any) -> None:
+            x.name = "x"
+
+        @gf.offload(backend=other)
+        def cast(x: Any) -> None:
+            np.add(x, 0.5, out=x.astype(int))
+
+        for placed, kind in ((named, AttributeError), (cast, TypeError)):
+            with pytest.raises(kind) as caught:
+                placed(X.copy())
+            assert caught.value.__context__ is None
 
     def test_what_a_library_cannot_do_numpy_does(self, torch: Any, quiet_session: Any) -> None:
         placed = gf.offload(backend="torch")(lambda x, step: x[::step] * 2)

@@ -59,8 +59,9 @@ def fall_back(
     except ValueError as error:
         if not READ_ONLY.search(str(error)):
             raise
-        return _on_copies(recorder, call, args, kwargs)
-    return taken_up(recorder, result)
+    else:
+        return taken_up(recorder, result)
+    return _on_copies(recorder, call, args, kwargs)  # its errors are no context of that one
 
 
 def _is_view(result: Any) -> bool:
@@ -107,10 +108,10 @@ def _on_copies(recorder: Recorder, call: Callable[..., Any], args: Any, kwargs: 
         ]
         for array, made in written:  # only now: it may change what others of them view
             write(array, recorder.known(made.copy()))
-    for array, made in copies.values():
-        if result is made:
-            return array
-    return taken_up(recorder, result)
+    given = {id(made): array for array, made in copies.values()}
+    found = result if type(result) is tuple else (result,)  # several were given as ``out=``
+    back = [given[id(one)] if id(one) in given else taken_up(recorder, one) for one in found]
+    return tuple(back) if found is result else back[0]
 
 
 def _is_of_objects(dtype: Any) -> bool:

@@ -332,6 +332,7 @@ def recorded_or_written(
     function, start = call.function, perf_counter()
     kept = Noted if noting and function.dependence else None
     made: Recorded | Placed
+    again: StartAgain | None = None
     try:
         with part("record", engine.backend):
             made = record(
@@ -339,7 +340,9 @@ def recorded_or_written(
                 creates=function.options.convert, noting=kept,
             )  # fmt: skip
     except StartAgain as why:
-        made = _restart_as_written(call, why, perf_counter() - start)
+        again = why.with_traceback(None)
+    if again is not None:  # only here, or it would be the context of what the function raises
+        made = _restart_as_written(call, again, perf_counter() - start)
     return made, perf_counter() - start
 
 
