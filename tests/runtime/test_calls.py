@@ -626,6 +626,32 @@ class TestCaptured:
             array[0, 0] = 5
             assert array[1:].min() == 12
 
+    @pytest.mark.parametrize(
+        "body",
+        [
+            lambda x, y: (x + 1, np.sqrt(x), y * x, x * y[0], x > y, x ** 2, -x, x.T + x.T),
+            lambda x, y: (np.where(x > 1, x, 0), x.astype("f4"), np.clip(x, 1, 4), np.array(x)),
+            lambda x, y: ((x * 2)[1:].T, (y + 1).T * 2, np.concatenate([x, x]), x.copy("K")),
+            lambda x, y: [z := x * 2, z.reshape(-1), z.T, z.ravel(), z[:2] + y[:2]],
+            lambda x, y: (x[:, None] + y[:, :, None]).transpose(2, 0, 1) * 3,
+            lambda x, y: (np.sort(x), np.cumsum(x, 0), np.fft.rfft(x), x.T @ x, x[0] + [[1]]),
+            lambda x, y: np.linalg.qr(x.T @ x + np.eye(4)),
+        ],
+    )  # fmt: skip
+    def test_results_lie_in_memory_as_numpys_do(
+        self, body: Any, other: str, quiet_session: Any
+    ) -> None:
+        x, y = np.asfortranarray(np.arange(12.0).reshape(3, 4)), np.ones((3, 4))
+        placed = gf.offload(backend=other)(body)
+        for _ in range(3):
+            expected, found = body(x, y), placed(x, y)
+            same(expected, found)
+            pairs = [(expected, found)] if isinstance(found, np.ndarray) else zip(expected, found)
+            for wanted, one in pairs:
+                assert one.strides == wanted.strides
+                assert np.shares_memory(one, found[0]) == np.shares_memory(wanted, expected[0])
+        assert places(placed) == {first_device(other): 3}
+
     def test_a_created_zero_keeps_its_sign(self, other: str, quiet_session: Any) -> None:
         placed = gf.offload(backend=other, convert=True)(lambda zero: np.full(3, zero))
         for zero in (0.0, -0.0, 0.0, -0.0):

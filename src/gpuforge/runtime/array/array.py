@@ -10,12 +10,14 @@ from __future__ import annotations
 import sys
 from abc import ABCMeta
 from collections.abc import Iterator
+from functools import lru_cache
 from operator import index
 from sys import getrefcount
 from typing import Any
 from weakref import ref
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from gpuforge.runtime.array.graph import Dtype, Node, Shape
 from gpuforge.runtime.array.recorder import Host, Recorder
@@ -161,6 +163,7 @@ class Array:
         return 112 + self.nbytes
 
 
+_ARRAYS = (Array, np.ndarray)
 Array.__name__, Array.__qualname__, Array.__module__ = "ndarray", "ndarray", "numpy"
 """As programs print the type of an array."""
 
@@ -242,6 +245,36 @@ def node_of(array: Array) -> Node:
             node = follow_step(array._recorder, node, step)
         array._node, array._version = node, storage.version
     return array._node
+
+
+def ordered(made: Array, operands: Any) -> Array:
+    """Return a new array in the memory order that NumPy chooses for it: that of its operands."""
+    if not made._recorder.turned or made.ndim < 2 or not made.size:
+        return made
+    given: list[Any] = [one for one in operands if type(one) in _ARRAYS and len(one.shape) > 1]
+    if any(type(one) is Array and one._storage is None for one in given):
+        return made  # that one's order is not known
+    hosts = [layout(one) if type(one) is Array else one for one in given]
+    axes = _order(tuple([(one.shape, one.strides) for one in hosts])) if hosts else ()
+    storage = storage_of(made)
+    if list(axes) != sorted(axes):
+        storage.turn(axes)
+    return made
+
+
+def order_of(array: Array) -> Any:
+    """Return in which order a result or its whole lies in memory: as NumPy put it if it did."""
+    if array._storage is not None:
+        return array._storage.layout.strides
+    return "K" if array._recorder.turned and type(array._node.value) is np.ndarray else "C"
+
+
+@lru_cache(maxsize=1024)
+def _order(operands: tuple[tuple[Shape, Shape], ...]) -> tuple[int, ...]:
+    """Return the axes of what NumPy makes of operands, the one with the longest stride first."""
+    few = [as_strided(np.empty(1), [min(n, 2) for n in shape], at) for shape, at in operands]
+    made = np.nditer((*few, None)).operands[-1]  # reads no value of them
+    return tuple(sorted(range(made.ndim), key=lambda axis: -abs(made.strides[axis])))
 
 
 def layout(array: Array) -> Host:

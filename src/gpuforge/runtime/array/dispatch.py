@@ -22,6 +22,7 @@ from gpuforge.runtime.array.array import (
     layout,
     make,
     node_of,
+    ordered,
     strided,
     value_of,
     view,
@@ -158,7 +159,7 @@ def taken_up(recorder: Recorder, result: Any) -> Any:
     if kind is np.ndarray:
         fresh = result.flags.writeable and result.dtype.kind in NUMERIC_KINDS
         fresh = fresh and (recorder.has(result.dtype) or is_recording())
-        return make(recorder, recorder.known(result)) if fresh else result
+        return ordered(make(recorder, recorder.known(result)), (result,)) if fresh else result
     if kind is tuple or kind is list:
         return kind([taken_up(recorder, item) for item in result])
     if isinstance(result, tuple) and hasattr(kind, "_fields"):

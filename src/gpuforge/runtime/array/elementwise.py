@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.array import Array, make, node_of
+from gpuforge.runtime.array.array import Array, make, node_of, ordered
 from gpuforge.runtime.array.graph import Dtype, Node, Operation
 from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Quick, Recorder
 from gpuforge.runtime.array.rules import broadcast, fits
@@ -62,8 +62,9 @@ def note_ufunc(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) -> Arr
     if operation.name == "power" and type(given[1]) is not Node:
         fixed = _fixed_power(recorder, given, loops, result)
         if fixed is not None:
-            return fixed
-    return _note(recorder, operation, given, loops, result)
+            return ordered(fixed, operands)
+    made = _note(recorder, operation, given, loops, result)
+    return ordered(made, operands) if recorder.turned else made
 
 
 def note_binary(recorder: Recorder, ufunc: Any, left: Any, right: Any) -> Array:
@@ -116,7 +117,8 @@ def note_binary(recorder: Recorder, ufunc: Any, left: Any, right: Any) -> Array:
         first = recorder.number(number(one))
         second = two.index if two.tape is tape else recorder.place(two)
     node = recorder.append(operation, (first, second), (), shape, result)
-    return make(recorder, node, scalar=shape == ())
+    made = make(recorder, node, scalar=shape == ())
+    return ordered(made, (left, right)) if recorder.turned else made
 
 
 def _note_kind(recorder: Recorder, kinds: tuple[Any, ...], operands: tuple[Any, Any]) -> Array:

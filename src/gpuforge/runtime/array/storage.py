@@ -7,6 +7,7 @@ the steps backwards; other views notice the new version and recompute their node
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 from weakref import ref
 
@@ -46,6 +47,10 @@ class Storage:
         self.reshaped: list[ref[Any]] = []
         self._layout: Host | None = source
 
+    def turn(self, axes: tuple[int, ...]) -> None:
+        """Order the memory of the whole by these axes, the one with the longest stride first."""
+        self._layout = _without_memory(self.node.shape, self.node.dtype, axes)
+
     @property
     def layout(self) -> Host:
         """An array with the strides of the whole; it has the values only if it is an argument."""
@@ -54,13 +59,26 @@ class Storage:
         return self._layout
 
 
-def _without_memory(shape: Shape, dtype: Dtype) -> Host:
-    """Return an array in C order that occupies no memory and has meaningless values."""
-    strides, step = [], dtype.itemsize
-    for length in reversed(shape):
-        strides.append(step)
-        step *= max(length, 1)
-    return as_strided(np.empty(1, dtype), shape, strides[::-1])
+def in_order(host: Host, order: Any) -> Host:
+    """Return an array, copied if it is not in an order: "C", strides, or "K" for any."""
+    if order == "C":
+        return host if host.flags.c_contiguous else host.copy(order="C")
+    axes = zip(host.shape, host.strides, order, strict=False)
+    if order == "K" or all(length < 2 or one == other for length, one, other in axes):
+        return host
+    made = np.empty_like(as_strided(np.empty(1, host.dtype), host.shape, order))
+    made[...] = host
+    return made
+
+
+@lru_cache(maxsize=1024)
+def _without_memory(shape: Shape, dtype: Dtype, axes: tuple[int, ...] = ()) -> Host:
+    """Return an array in C order, or in that of its axes, without memory or meaningful values."""
+    strides, step = [0] * len(shape), dtype.itemsize
+    for axis in reversed(axes or range(len(shape))):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return as_strided(np.empty(1, dtype), shape, strides)
 
 
 def follow(array: Host, chain: tuple[Step, ...]) -> Host:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuforge.dataclass import dataclass, replace
-from gpuforge.runtime.array.array import Array, node_of
+from gpuforge.runtime.array.array import Array, node_of, order_of
 from gpuforge.runtime.array.graph import INPUT, Lines, Node, Output
 from gpuforge.runtime.array.recorder import Evaluation, Host, Recorder
-from gpuforge.runtime.array.storage import Step, follow
+from gpuforge.runtime.array.storage import Step, follow, in_order
 from gpuforge.runtime.function.dependence import Dependence
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ class Leaf:
     output : index among the values that the result is built from
     scalar : whether NumPy returns a scalar here
     chain : view steps from the output to it
-    whole : whether the output must be in C order
+    order : of the output in memory, as `in_order` takes it
     """
 
     output: int
     scalar: bool
     chain: tuple[Step, ...]
-    whole: bool
+    order: Any
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,7 @@ def _leaf(leaf: Leaf, host: Host) -> Any:
         return host[()]
     if 0 in host.strides or not host.flags.writeable or isinstance(host.base, np.ndarray):
         host = host.copy(order="K")
-    if leaf.whole and not host.flags.c_contiguous:
-        host = host.copy(order="C")
+    host = in_order(host, leaf.order)
     return follow(host, leaf.chain) if leaf.chain else host
 
 
@@ -161,8 +160,7 @@ class Noted:
 
 def leaf_of(array: Array, output: int) -> Leaf:
     """Return how an array is built from an output."""
-    whole = array._storage is not None or not array._recorder.turned
-    return Leaf(output, array._scalar, array._chain, whole)
+    return Leaf(output, array._scalar, array._chain, order_of(array))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.array import Array, node_of, value_of
+from gpuforge.runtime.array.array import Array, node_of, order_of, value_of
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.recorder import Host, Recorder
-from gpuforge.runtime.array.storage import Storage, follow
+from gpuforge.runtime.array.storage import Storage, follow, in_order
 from gpuforge.runtime.evaluation.objects import (
     ATOMS,
     WITHOUT_RESULTS,
@@ -116,25 +116,23 @@ class Results:
             return follow(storage.source, value._chain)
         if storage is not None:
             return follow(self._whole(storage), value._chain)
-        return self._owned(node_of(value))
+        return self._owned(node_of(value), order_of(value))
 
     def _whole(self, storage: Storage) -> Host:
         """Return a storage's memory, which several results may share."""
         found = self.seen.get(id(storage))
         if found is None:
-            host = self._owned(storage.node)
-            host = host if host.flags.c_contiguous else host.copy(order="C")
-            found = self.seen[id(storage)] = host
+            found = self.seen[id(storage)] = self._owned(storage.node, storage.layout.strides)
             self.alive.append(storage)
         return found
 
-    def _owned(self, node: Node) -> Host:
+    def _owned(self, node: Node, order: Any) -> Host:
         """Return the value of a node in memory that no other result uses."""
         host = self.recorder.host(node)
         taken = any(host is other for other in self.hosts)
         self.hosts.append(host)
-        if not (host.flags.c_contiguous or self.recorder.turned):
-            return host.copy(order="C")  # libraries lay out their factors as they like
+        if (placed := in_order(host, order)) is not host:
+            return placed  # libraries lay out their factors as they like
         shared = taken or 0 in host.strides  # a library repeats one number without copying it
         if shared or not host.flags.writeable or isinstance(host.base, np.ndarray):
             return host.copy(order="K")

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuforge.runtime.array.batching import batched, bytes_of
 from gpuforge.runtime.array.graph import Graph, Tape
-from gpuforge.runtime.array.storage import follow
+from gpuforge.runtime.array.storage import follow, in_order
 from gpuforge.runtime.evaluation.program import Program, shared_outputs
 from gpuforge.runtime.evaluation.replay import Leaf
 from gpuforge.runtime.execution import pipeline
@@ -246,8 +246,8 @@ def _rows(block: Host, leaf: Leaf) -> list[Any]:
     if block.ndim == 1:
         return [np.array(value) for value in block]
     owned = block.nbytes <= ROWS_BYTES and block.flags.writeable
-    if leaf.whole and not block[0].flags.c_contiguous:
-        rows = [row.copy(order="C") for row in block]
+    if (first := block[0]) is not in_order(first, leaf.order):
+        rows = [in_order(row, leaf.order) for row in block]
     else:
         rows = list(block) if owned else [row.copy(order="K") for row in block]
     return [follow(row, leaf.chain) for row in rows] if leaf.chain else rows

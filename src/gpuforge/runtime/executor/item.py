@@ -169,7 +169,7 @@ def _item(
         for place, value in inputs.items() if place not in sources
     }  # fmt: skip
     leaves = tuple(
-        Leaf(wanted.index(place), leaf.scalar, leaf.chain, leaf.whole)
+        Leaf(wanted.index(place), leaf.scalar, leaf.chain, leaf.order)
         for place, (_, leaf) in zip(outputs, noted.leaves, strict=True)
     )
     return Item(

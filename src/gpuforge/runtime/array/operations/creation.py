@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.array import Array, layout, make, node_of
+from gpuforge.runtime.array.array import Array, layout, make, node_of, ordered
 from gpuforge.runtime.array.dispatch import into, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Node
@@ -175,7 +175,7 @@ def where(recorder: Recorder, condition: Any, /, *values: Any) -> Any:
     x, y = values
     mask = cast(recorder, operand(recorder, condition), _BOOL)
     one, two = _both(recorder, x, y)
-    return make(recorder, note_where(recorder, mask, one, two))
+    return ordered(make(recorder, note_where(recorder, mask, one, two)), (condition, x, y))
 
 
 def _both(recorder: Recorder, x: Any, y: Any) -> tuple[Node, Node]:

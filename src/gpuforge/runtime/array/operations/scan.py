@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.array import Array, make, node_of
+from gpuforge.runtime.array.array import Array, make, node_of, ordered
 from gpuforge.runtime.array.dispatch import into, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Dtype, Node, Operation
@@ -60,7 +60,7 @@ def _accumulate(operation: Operation, *, wide: bool) -> Any:
         node = operand(recorder, array)
         made = _wide(node.dtype, dtype) if wide or dtype is not None else node.dtype
         found = _accumulated(recorder, operation, cast(recorder, node, made), axis)
-        return into(out, make(recorder, found))
+        return into(out, ordered(make(recorder, found), (array,)))
 
     return accumulate
 
@@ -84,7 +84,8 @@ def _running(operation: Operation, empty: int | None = None) -> Any:
         if axis is None:
             node, axis = reshape(recorder, node, (count(node.shape),)), 0
         node = cast(recorder, node, _wide(node.dtype, dtype))
-        return into(out, make(recorder, _accumulated(recorder, operation, node, axis)))
+        found = make(recorder, _accumulated(recorder, operation, node, axis))
+        return into(out, ordered(found, (array,)))
 
     return running
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.array import Array, make, node_of
+from gpuforge.runtime.array.array import Array, make, node_of, ordered
 from gpuforge.runtime.array.dispatch import numbers, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Dtype, Node, Operation, Shape
@@ -75,7 +75,8 @@ def sort(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: An
     """Record a sorted copy."""
     _check(kind, order, stable)
     node, at = _flat_unless(recorder, a, axis)
-    return make(recorder, recorder.note(SORT, (node,), (at,), node.shape, node.dtype))
+    made = make(recorder, recorder.note(SORT, (node,), (at,), node.shape, node.dtype))
+    return made if axis is None else ordered(made, (a,))
 
 
 @notes(method="sort")

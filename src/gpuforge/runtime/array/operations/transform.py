@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.array import Array, make, node_of
+from gpuforge.runtime.array.array import Array, make, node_of, ordered
 from gpuforge.runtime.array.dispatch import refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Dtype, Node, Operation
@@ -88,7 +88,8 @@ def _transformed(
     elif operation is IRFFTN:
         made = np.empty(0, made).real.dtype
     params = (lengths, places, norm or "backward")
-    return make(recorder, recorder.note(operation, (node,), params, tuple(shape), made))
+    found = recorder.note(operation, (node,), params, tuple(shape), made)
+    return ordered(make(recorder, found), (x,))
 
 
 def _over_one(operation: Operation) -> Any:

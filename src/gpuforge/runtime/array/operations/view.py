@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.array import Array, layout, make, node_of, storage_of, view
+from gpuforge.runtime.array.array import Array, layout, make, node_of, ordered, storage_of, view
 from gpuforge.runtime.array.dispatch import numbers, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Node, Shape
@@ -50,8 +50,6 @@ def _reshaped(x: Array, shape: Shape) -> Array:
 
 
 def _is_view(x: Array, shape: Shape) -> bool:
-    if x._storage is not None and not x._chain and x._storage.source is None:
-        return True
     try:
         layout(x).reshape(shape, copy=False)
     except ValueError:
@@ -283,7 +281,8 @@ def copy_method(recorder: Recorder, x: Array, order: Any = "C") -> Any:
 def copy_(recorder: Recorder, a: Any, order: Any = "K", subok: Any = False) -> Any:
     """Return a copy: values are immutable, so it only gets its own memory."""
     array = taken(recorder, a)
-    return make(recorder, node_of(array), scalar=array._scalar and a is array)
+    made = make(recorder, node_of(array), scalar=array._scalar and a is array)
+    return ordered(made, (array,)) if order == "K" else made
 
 
 @notes(method="conj")
@@ -308,7 +307,8 @@ def astype(recorder: Recorder, x: Any, dtype: Any, order: Any = "K", casting: An
         raise Unsupported("Fortran order")
     if not copy and array.dtype == wanted:
         return x
-    return make(recorder, cast(recorder, node_of(array), wanted), scalar=array._scalar)
+    made = make(recorder, cast(recorder, node_of(array), wanted), scalar=array._scalar)
+    return ordered(made, (array,)) if order == "K" else made
 
 
 @notes(method="fill")
@@ -351,7 +351,8 @@ def concatenate(recorder: Recorder, arrays: Any, /, axis: Any = 0, out: Any = No
     if axis is None:
         nodes = [reshape(recorder, node, (count(node.shape),)) for node in nodes]
         axis = 0
-    return make(recorder, joined(recorder, nodes, normalise_axis(axis, len(nodes[0].shape))))
+    made = make(recorder, joined(recorder, nodes, normalise_axis(axis, len(nodes[0].shape))))
+    return ordered(made, arrays)
 
 
 def _stacked(recorder: Recorder, arrays: Any, axis: Any) -> Array:
