@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import inspect
 import json
 import multiprocessing
 import os
@@ -898,6 +899,15 @@ class TestShapesOfCalls:
     def test_metadata_is_the_functions(self) -> None:
         assert module_level.__name__ == "module_level"
         assert "module_level" in repr(module_level)
+
+    def test_defaults_are_the_functions(self) -> None:
+        def scaled(x: Any, factor: float = 2.0, *, shift: int = 1) -> Any:
+            return x * factor + shift
+
+        placed: Any = gf.offload(scaled)
+        assert placed.__defaults__ is scaled.__defaults__
+        assert placed.__kwdefaults__ == {"shift": 1}
+        assert inspect.signature(placed) == inspect.signature(scaled)
 
     def test_gradients_and_tracers_are_called_as_written(
         self, torch: Any, quiet_session: Any

@@ -42,6 +42,7 @@ _ndarray = np.ndarray
 _DEFERRED = 0x20 | 0x80 | 0x200
 """Code flags of generators, coroutines and asynchronous generators (see `inspect`)."""
 _NO_LIMIT = nullcontext()
+_COPIED = (*functools.WRAPPER_ASSIGNMENTS, "__defaults__", "__kwdefaults__")
 
 
 class Offloaded(Generic[P, R]):
@@ -260,7 +261,7 @@ def _copy_metadata(offloaded: Offloaded[..., Any], function: Callable[..., Any])
         functools.update_wrapper(offloaded, function)
         return
     # `update_wrapper` reads `__dict__`, after which Python reads the attributes more slowly.
-    named: dict[str, Any] = {n: getattr(function, n) for n in functools.WRAPPER_ASSIGNMENTS}
+    named: dict[str, Any] = {name: getattr(function, name) for name in _COPIED}
     for name, value in {**named, **vars(function)}.items():
         setattr(offloaded, name, value)
 
