@@ -18,7 +18,9 @@ from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.demand import OPEN_AT, TRY_AT, Demand, Wanted
 from gpuforge.runtime.evaluation.engine import Programs
 from gpuforge.runtime.evaluation.recording import record
+from gpuforge.runtime.evaluation.replay import Noted, replay_of
 from gpuforge.runtime.execution.probing import known_savings
+from gpuforge.runtime.function.dependence import dependence_of
 from gpuforge.runtime.libraries import Library
 from gpuforge.runtime.placement.policy import NUMPY
 from gpuforge.runtime.placement.priors import may_have_gpu
@@ -246,6 +248,39 @@ def test_graphs_are_prepared_and_timed_in_the_process(jax_process: Compilers) ->
     assert record(steep, (X,), {}, timed).result.tobytes() == steep(X).tobytes()
     assert timed.outcome.compared and not timed.outcome.refused
     assert 0 < timed.outcome.run_seconds < 1
+
+
+def long_loop(x: Any, y: Any) -> Any:
+    for n in range(300):
+        y[1:] = x[:-1] * 0.5 + n
+        x = x + y * 0.25
+    return x
+
+
+@needs_room
+def test_a_loop_is_timed_by_replaying_it(jax_process: Compilers) -> None:
+    """Recording it again would take several times as long as the call."""
+    made = Trial(jax_process, Library("jax"), "subject", "key", 1e-3, lambda name: True)
+    made.open()
+    assert made.backend is not None, made.failure
+    engine = Preparing(made.backend, NumpyBackend(), made.programs)
+    args = X.copy(), X * 2
+    noted = record(long_loop, args, {}, engine, noting=Noted).noted
+    dependence = dependence_of(long_loop)
+    assert noted is not None and dependence is not None
+    replay = replay_of(noted, engine, dependence, args, {})
+    assert replay is not None and len(replay.links) <= 3
+    made.prepare(engine.graphs)
+    assert made.is_ready, made.failure
+    timed = Timing(made.backend, NumpyBackend(), made.programs, comparing=True, numpy_seconds=10.0)
+    given = X[::-1].copy(), X + 1
+    hosts = timed.replayed(replay, list(given))
+    assert hosts is not None and 0 < timed.outcome.run_seconds < 1
+    result = long_loop(*given)
+    timed.compare(replay, [result, given[1]], hosts)
+    assert timed.outcome.compared and not timed.outcome.refused
+    timed.compare(replay, [result, given[1] * 1.01], hosts)
+    assert "differ" in timed.outcome.refused and not timed.outcome.compared
 
 
 @needs_room

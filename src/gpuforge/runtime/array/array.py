@@ -272,7 +272,8 @@ def order_of(array: Array) -> Any:
 @lru_cache(maxsize=1024)
 def _order(operands: tuple[tuple[Shape, Shape], ...]) -> tuple[int, ...]:
     """Return the axes of what NumPy makes of operands, the one with the longest stride first."""
-    few = [as_strided(np.empty(1), [min(n, 2) for n in shape], at) for shape, at in operands]
+    few = [as_strided(np.empty(1), [1 if n == 1 else 2 for n in shape], at)
+           for shape, at in operands]  # fmt: skip
     made = np.nditer((*few, None)).operands[-1]  # reads no value of them
     return tuple(sorted(range(made.ndim), key=lambda axis: -abs(made.strides[axis])))
 

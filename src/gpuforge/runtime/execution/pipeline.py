@@ -245,6 +245,13 @@ def _replayed(replay: Replay, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return replay(args, kwargs)
 
 
+def may_be_replayed(replay: Replay, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether a call is like the recorded one of a replay."""
+    given = (*args, *kwargs.values())
+    unusual = raising_errors() or warnings_raise() or overlapping(given, twice=True)
+    return not unusual and replay.fits(args, kwargs) and replay.dependence.holds()
+
+
 def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
     """Run the function on recorded arrays and evaluate the graph on a backend.
 

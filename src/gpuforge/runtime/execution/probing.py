@@ -6,7 +6,10 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gpuforge.dataclass import replace
 from gpuforge.log import logger
@@ -18,6 +21,7 @@ from gpuforge.runtime.execution.pipeline import (
     KEPT,
     Placed,
     mark_unsaved,
+    may_be_replayed,
     numpy_seconds_of,
     pace_of,
     recorded_or_written,
@@ -31,7 +35,8 @@ from gpuforge.runtime.placement.policy import FAR_SPREAD, NUMPY, UNBOUNDED, char
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.engine import BackendEngine
     from gpuforge.runtime.evaluation.recording import Recorded
-    from gpuforge.runtime.workers.trial import Timing, Trial
+    from gpuforge.runtime.evaluation.replay import Noted, Replay
+    from gpuforge.runtime.workers.trial import Preparing, Timing, Trial
 
 _log = logger("placement")
 _RECORDING = "gpuforge.runtime.evaluation.engine"
@@ -120,8 +125,8 @@ def _probe_recording(call: Call, library: Library) -> Placed:
     engine = BackendEngine(
         reference, reference, session.programs, exact=call.exact, pace=pace_of(call)
     )
-    made, pays = _recorded_on_numpy(call, engine)
-    if pays:
+    made, noted = _recorded_on_numpy(call, engine)
+    if noted is not None:
         _open(call, library)
     return made
 
@@ -136,11 +141,11 @@ def _record_for_trial(call: Call, trial: Trial) -> Placed:
         backend, session.reference, trial.programs, exact=call.exact, pace=pace_of(call)
     )
     try:
-        made, pays = _recorded_on_numpy(call, engine)
+        made, noted = _recorded_on_numpy(call, engine)
     except BaseException:
         session.trials.end(trial)
         raise
-    if not pays:
+    if noted is None:
         if not call.function.stays:
             call.record.kind.curve(trial.device).refused = UNPAID
         session.trials.end(trial)
@@ -151,19 +156,30 @@ def _record_for_trial(call: Call, trial: Trial) -> Placed:
         trial.fail("its arrays are too large to be copied")
         session.trials.end(trial)
     else:
+        trial.replay = _replay_for_trial(call, noted, engine)
         session.trials.prepare(trial, engine.graphs)
         session.openings.open_in_background(_quick(call), GAINING)
     return made
 
 
-def _recorded_on_numpy(call: Call, engine: BackendEngine) -> tuple[Placed, bool]:
-    """Record a call that NumPy evaluates; return it, and whether a library may gain on its like."""
+def _replay_for_trial(call: Call, noted: Noted, engine: Preparing) -> Replay | None:
+    """Return what the next call is timed by if recording it again would take longer than it."""
+    from gpuforge.runtime.evaluation.replay import replay_of
+
+    dependence, kind = call.function.dependence, call.record.kind
+    if dependence is None or kind.first_recording_seconds < (numpy_seconds_of(call) or 0.0):
+        return None
+    return replay_of(noted, engine, dependence, call.args, call.kwargs)
+
+
+def _recorded_on_numpy(call: Call, engine: BackendEngine) -> tuple[Placed, Noted | None]:
+    """Record a call that NumPy evaluates; return it, and what it noted if a library may gain."""
     pace = engine.pace
     call.record.probed = True
     recorded, seconds = recorded_or_written(call, engine, noting=True)
     if isinstance(recorded, Placed):
-        return recorded, False
-    pays = False
+        return recorded, None
+    noted = None
     if LOOP in call.function.operations:
         call.record.kind.unbounded = False
         call.record.kind.first_recording_seconds = max(
@@ -176,21 +192,21 @@ def _recorded_on_numpy(call: Call, engine: BackendEngine) -> tuple[Placed, bool]
     elif pace is not None and pace.graphs > 1 and not _can_be_replayed(recorded):
         note_overhead(call, pace.recording_seconds())
     else:
-        pays = True
-    return _counted(call, recorded, seconds), pays
+        noted = recorded.noted
+    return _counted(call, recorded.result, seconds), noted
 
 
 def _can_be_replayed(recorded: Recorded) -> bool:
     return bool(recorded.noted and recorded.noted.is_plain and recorded.recorder.evaluations)
 
 
-def _counted(call: Call, recorded: Recorded, seconds: float) -> Placed:
+def _counted(call: Call, result: Any, seconds: float) -> Placed:
     """Count a call that NumPy made, and return it."""
     with call.session.lock:
         call.function.add(NUMPY, 1, seconds)
         call.record.kind.busy_seconds += seconds
         call.session.account.add(numpy_seconds_of(call) or seconds, seconds)
-    return Placed(recorded.result, NUMPY, seconds)
+    return Placed(result, NUMPY, seconds)
 
 
 def _time_in_trial(call: Call, trial: Trial) -> Placed:
@@ -204,19 +220,43 @@ def _time_in_trial(call: Call, trial: Trial) -> Placed:
         backend, session.reference, trial.programs, exact=call.exact, relaxed=call.relaxed,
         comparing=True, numpy_seconds=numpy_seconds_of(call),
     )  # fmt: skip
+    start = perf_counter()
     try:
-        recorded, seconds = recorded_or_written(call, engine)
-        if isinstance(recorded, Placed):
-            return recorded
-        if recorded.kept:
-            stay(call, recorded.recorder.trouble or KEPT)
+        if trial.replay is not None and may_be_replayed(trial.replay, call.args, call.kwargs):
+            result = _replayed_there(call, trial.replay, engine)
+        else:
+            recorded, _ = recorded_or_written(call, engine)
+            if isinstance(recorded, Placed):
+                return recorded
+            if recorded.kept:
+                stay(call, recorded.recorder.trouble or KEPT)
+            result = recorded.result
+        seconds = perf_counter() - start
         _learn_from_trial(call, trial, engine)
     finally:
         session.trials.end(trial)
     with session.lock:
         lost = max(0.0, seconds - (numpy_seconds_of(call) or seconds))
         charge(call.record.kind, call.key, trial.device, lost)
-    return _counted(call, recorded, seconds)
+    return _counted(call, result, seconds)
+
+
+def _replayed_there(call: Call, replay: Replay, engine: Timing) -> Any:
+    """Call the function as written, after it was replayed in another process; compare the two."""
+    values = [*call.args, *call.kwargs.values()]
+    hosts = engine.replayed(replay, list(values))
+    result = call.function.function(*call.args, **call.kwargs)
+    if hosts is not None:
+        made, wanted = _arrays(replay.form.made(hosts, values)), _arrays(result)
+        made += [hosts[index] for _, index in replay.writes]
+        wanted += [values[place] for place, _ in replay.writes]
+        engine.compare(replay, wanted, made)
+    return result
+
+
+def _arrays(result: Any) -> list[Any]:
+    several = result if isinstance(result, tuple | list) else [result]
+    return [np.asarray(one) for one in several if one is not None]
 
 
 def _learn_from_trial(call: Call, trial: Trial, engine: Timing) -> None:

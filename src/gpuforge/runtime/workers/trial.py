@@ -15,12 +15,22 @@ from operator import itemgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from gpuforge.errors import WorkerDied
 from gpuforge.log import logger
 from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph, Tape
-from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
+from gpuforge.runtime.evaluation.engine import (
+    BackendEngine,
+    Programs,
+    as_dtype,
+    describe_error,
+    least_scale,
+)
+from gpuforge.runtime.evaluation.reference import compare
 from gpuforge.runtime.workers.remote import LibraryFailed, RemoteBackend
 
 if TYPE_CHECKING:
+    from gpuforge.runtime.evaluation.engine import Host
+    from gpuforge.runtime.evaluation.replay import Replay
     from gpuforge.runtime.libraries import Library
     from gpuforge.runtime.workers.compiler import Compiler, Compilers
 
@@ -56,6 +66,7 @@ class Trial:
     devices : the names of all devices there
     programs : the programs of its graphs
     expected_seconds : time of the recorded call's graphs over zeros, once ready; None if unknown
+    replay : the recorded call, to be timed without recording another; None if there is none
     failure : why the library cannot be tried; empty if it can
     """
 
@@ -71,6 +82,7 @@ class Trial:
         self.devices: list[str] = []
         self.programs = Programs()
         self.expected_seconds: float | None = None
+        self.replay: Replay | None = None
         self._compilers, self._allowed = compilers, allowed
         self._since = monotonic()
 
@@ -185,7 +197,8 @@ class Preparing(BackendEngine):
             params if operation is INPUT else value
             for (operation, _, params), value in zip(entries, tape.inputs, strict=True)
         ]
-        self.latest = None
+        self.latest = self.programs.of(self.reference, graph)
+        self.outcome.programs += 1
         return self._by_numpy(graph, tape, modes)
 
     @property
@@ -227,11 +240,44 @@ class Timing(BackendEngine):
     def _unready(self, program: Any, tape: Tape) -> bool:
         return False
 
+    def replayed(self, replay: Replay, values: list[Any]) -> list[Host] | None:
+        """Return what a replay computes from the arguments, timed; None if it cannot be compared.
+
+        It is then the library that cannot run it: `outcome` says why.
+        """
+        try:
+            for link in replay.links:
+                given = [known if place is None else values[place] for place, known in link.given]
+                program = self.programs.of(self.backend, link.program.graph)
+                made, self.outcome.settled = self._timed(program, given)
+                if self.outcome.settled:
+                    return None
+                values += made
+                self.outcome.programs += 1
+        except Exception as error:  # noqa: BLE001 - whatever the library raises
+            self.trouble, self.outcome.refused = error, describe_error(error)
+            self.outcome.died = isinstance(error, WorkerDied)
+            return None
+        return [self.get(values[place]) for place in replay.wanted]
+
+    def compare(self, replay: Replay, wanted: list[Host], made: list[Host]) -> None:
+        """Refuse the library if NumPy's values differ from what a replay computed."""
+        floor = max(least_scale(link.program.graph) for link in replay.links)
+        found = [compare(one, as_dtype(other, one.dtype), floor)
+                 for one, other in zip(wanted, made, strict=False)]  # fmt: skip
+        if len(wanted) != len(made):
+            found.append("its results are of another form")
+        self.outcome.refused = next(filter(None, found), "")
+        self.outcome.compared = not self.outcome.refused
+
     def _on_backend(self, program: Any, tape: Tape, modes: dict[str, str]) -> tuple[list[Any], str]:
+        return self._timed(program, tape.inputs)
+
+    def _timed(self, program: Any, given: list[Any]) -> tuple[list[Any], str]:
         program.checks_finite = False
         shortest, cpu_seconds = inf, 0.0
         for _ in range(RUNS):
-            values, fired, _ = program(*tape.inputs)
+            values, fired, _ = program(*given)
             if fired:
                 return values, "values that the library treats differently from NumPy"
             if program.seconds < shortest:
