@@ -149,13 +149,14 @@ class Recorder:
     tape_limit : what `TAPE_LIMIT` is for this tape
     stretched : whether that was set for its arrays
     turns : full tapes that wait to be evaluated
+    alike : how many of them compute the same as the one before
     left : whether this tape goes on beyond the loop of the one before
     """
 
     __slots__ = (
-        "__weakref__ able arguments began closed engine errstate evaluated evaluations exports"
-        " fallbacks filters left modes namespace quick reads stretched strided tape tape_limit"
-        " trouble turned turns"
+        "__weakref__ able alike arguments began closed engine errstate evaluated evaluations"
+        " exports fallbacks filters left modes namespace quick reads stretched strided tape"
+        " tape_limit trouble turned turns"
     ).split()
 
     def __init__(self, engine: Engine) -> None:
@@ -165,7 +166,7 @@ class Recorder:
         self.quick = engine.able.quick
         self.tape_limit, self.stretched = TAPE_LIMIT, False
         self.turns: list[Turn] = []
-        self.left = False
+        self.alike, self.left = 0, False
         self.fallbacks: dict[tuple[str, str], tuple[str, int]] = {}
         self.evaluated = self.reads = 0
         self.evaluations: list[Evaluation] | None = None
@@ -230,15 +231,16 @@ class Recorder:
 
     def turn(self) -> None:
         """Let a full tape wait: the turns of a loop may be evaluated together."""
-        if self.engine.pace is not None:
-            self.engine.pace.check_turn()
         tape, self.tape = self.tape, Tape()
-        wanted = self._wanted(tape)
+        wanted, before = self._wanted(tape), self.turns[-1] if self.turns else None
         for node in tape.nodes:
             if node is not None:
                 node.tape = None
-        self.turns.append(Turn.of(tape, wanted, self.turns[-1] if self.turns else None))
+        self.turns.append(Turn.of(tape, wanted, before))
+        self.alike += before is not None and self.turns[-1].is_like(before)
         self.left = False
+        if self.engine.pace is not None:
+            self.engine.pace.check_turn(is_loop=2 * self.alike > len(self.turns))
         if len(self.turns) > MOST_TURNS:
             self._evaluate_turns()
 
@@ -369,7 +371,7 @@ class Recorder:
                 raise
             self.evaluated += part.operations
             self._keep(part.tape, part.nodes, values)
-        self.turns, self.began = [], None
+        self.turns, self.alike, self.began = [], 0, None
         resolve(tape)
 
     def _keep(self, tape: Tape, nodes: list[Any], values: list[Any]) -> None:

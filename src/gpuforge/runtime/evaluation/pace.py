@@ -89,10 +89,11 @@ class Pace:
         if taken > MOST_CALLS * self.numpy_seconds + TELLING_SECONDS:
             raise TooManyOperations(taken / self.numpy_seconds)
 
-    def check_turn(self) -> None:
-        """Check the time before one more turn of a loop is recorded, to be evaluated later.
+    def check_turn(self, *, is_loop: bool) -> None:
+        """Check the time before one more tape is recorded that waits to be evaluated.
 
-        Such a call is recorded once: those like it are replayed.
+        `is_loop` says that the tapes compute the same: such a call is recorded once, since those
+        like it are replayed.
 
         Raises
         ------
@@ -102,7 +103,8 @@ class Pace:
         if self._began is None:
             self._began = thread_time()
         taken = thread_time() - self._began
-        if taken > TURNING_CALLS * self.numpy_seconds + TELLING_SECONDS:
+        most = TURNING_CALLS if is_loop else MOST_CALLS
+        if taken > most * self.numpy_seconds + TELLING_SECONDS:
             raise TooManyOperations(taken / self.numpy_seconds)
 
     def done(self, planned_seconds: float, seconds: float) -> None:
