@@ -62,9 +62,17 @@ class UnknownName(GpuForgeError, LookupError):
     """A name that is not registered."""
 
     @classmethod
-    def among(cls, what: str, name: str, known: Iterable[str], *, hint: str = "") -> UnknownName:
-        """Return the error for `name`, with the nearest of `known` as its hint."""
-        return cls(f"unknown {what} {name!r}", hint=hint or suggestion(name, sorted(known)))
+    def among(
+        cls, what: str, name: str, known: Iterable[str], *, hint: str = "", listing: str = ""
+    ) -> UnknownName:
+        """Return the error for `name`; its hint is the nearest of `known`, or all of them.
+
+        Where these are many, `listing` is the command that lists them.
+        """
+        hint = hint or suggestion(name, sorted(known))
+        if listing and hint.startswith("known: "):
+            hint = f"list them with '{listing}'"
+        return cls(f"unknown {what} {name!r}", hint=hint)
 
 
 class BackendUnavailable(GpuForgeError):

@@ -392,7 +392,7 @@ def _field(name: str) -> dict[str, Any]:
     if declared is None and len(name) > 80:
         raise UnknownName(f"unknown setting {shown(name)}")
     if declared is None:
-        raise UnknownName.among("setting", name, _fields())
+        raise UnknownName.among("setting", name, _fields(), listing="gpuforge config show")
     return declared
 
 

@@ -116,3 +116,30 @@ def test_a_file_that_is_not_python_is_no_benchmark(
     (tmp_path / "notes.txt").touch()
     assert main(["bench", str(tmp_path / "notes.txt")]) == 2
     assert "is not a Python file" in capsys.readouterr().err
+
+
+def test_the_list_of_commands_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        ("--nope", "gpuforge: unrecognized arguments: --nope", "see 'gpuforge --help'"),
+        ("env plan --framewrok jax", "gpuforge env plan: unrecognized", "'--framework'?"),
+        ("env verify folder", "gpuforge env verify: unrecognized", "see 'gpuforge env verify"),
+        ("config show --orign", "gpuforge config show: unrecognized", "'--origin'?"),
+        ("config get zzz", "unknown setting 'zzz'", "list them with 'gpuforge config show'"),
+        ("doctor zzz", "unknown check 'zzz'", "list them with 'gpuforge doctor --list'"),
+        ("doctor --yes", "--yes needs --fix or --undo", "add --fix"),
+        ("detect --watch --snapshot x", "--watch needs this machine", "omit --watch"),
+        ("bench .", "'.' is a folder", "name a Python file"),
+    ],
+)
+def test_wrong_usage_is_answered_by_the_command_that_was_meant(
+    arguments: str, message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments.split()) == 2
+    found = capsys.readouterr()
+    assert message in found.err and hint in found.err and not found.out

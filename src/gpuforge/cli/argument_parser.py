@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from gpuforge.errors import UnknownName, nearest
@@ -24,6 +25,22 @@ class ArgumentParser(argparse.ArgumentParser):
         hint = f"see '{self.prog} --help'"
         flag = message.removeprefix(_UNKNOWN).split(" ")[0].partition("=")[0]
         if message.startswith(_UNKNOWN) and flag.startswith("--"):
-            near = nearest(flag, self._option_string_actions)
-            hint = f"did you mean {near!r}?" if near else hint
+            flags = [name[2:] for name in self._option_string_actions if name.startswith("--")]
+            near = nearest(flag[2:], flags)  # without "--", which all flags have in common
+            hint = f"did you mean '--{near}'?" if near else hint
         raise UnknownName(f"{self.prog}: {message}", hint=hint)
+
+    def add_subparsers(self, **kwargs: Any) -> Any:
+        return super().add_subparsers(**{"parser_class": _SubcommandParser, **kwargs})
+
+
+class _SubcommandParser(ArgumentParser):
+    """A parser that refuses what it does not know itself: it knows the flags that come near."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(_UNKNOWN + " ".join(unknown))
+        return found, unknown

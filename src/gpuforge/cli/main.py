@@ -121,9 +121,10 @@ def _help() -> str:
         "usage: gpuforge COMMAND [OPTIONS]\n"
         "       gpuforge [--cpu-only] [--diagnose] [--profile NAME] [--verbose]\n"
         "       gpuforge --version\n\n"
-        "Without a command: show this machine, its health, the environment that fits it and what\n"
-        "to do next. --cpu-only reads no GPUs, --diagnose also runs 'gpuforge doctor', and\n"
-        "--profile NAME takes an environment of 'gpuforge env list'.\n\n"
+        "Without a command: show this machine, its health, the environment that fits it\n"
+        "and what to do next. --cpu-only reads no GPUs, --diagnose also runs\n"
+        "'gpuforge doctor', and --profile NAME takes an environment of\n"
+        "'gpuforge env list'.\n\n"
         + render.table(rows, indent="  ")
         + "\n\nRun 'gpuforge COMMAND --help' for the options of a command."
     )

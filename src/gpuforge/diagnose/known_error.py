@@ -112,7 +112,7 @@ def known_error(cause: str) -> KnownError:
         If there is no cause with that id.
     """
     if cause not in causes():
-        raise UnknownName.among("cause", cause, causes())
+        raise UnknownName.among("cause", cause, causes(), listing="gpuforge doctor --list")
     return _parsed(cause)
 
 

@@ -127,7 +127,7 @@ def _chosen(
     """Return the checks to run, slow ones last."""
     for name in (*names, *skip):
         if name not in checks:
-            raise UnknownName.among("check", name, checks)
+            raise UnknownName.among("check", name, checks, listing="gpuforge doctor --list")
     ordered = sorted(checks.items(), key=lambda item: _is_slow(item[1]))
     return {n: check for n, check in ordered if n not in skip and (not names or n in names)}
 

@@ -20,7 +20,7 @@ from gpuforge.profiler.compare.comparison import MINIMAL, Comparison, percent
 from gpuforge.profiler.compare.conditions import Conditions, differences, read_conditions
 from gpuforge.units import counted, format_seconds, parse_seconds
 
-SUMMARY = "time the bench_* functions in a file, or compare them with another version of the code"
+SUMMARY = "time bench_* functions, or compare two versions of the code"
 FEW_BLOCKS = "too few blocks for a confidence interval"
 PATTERNS = ("bench_*.py", "benchmarks/bench_*.py")
 
@@ -83,7 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _history(arguments)
     path, _, only = (arguments.file or _only_file()).partition("::")
     if not Path(path).is_file():
-        raise WorkloadError(f"no file {path!r}", hint="name a Python file with bench_* functions")
+        found = f"{path!r} is a folder" if Path(path).is_dir() else f"no file {path!r}"
+        raise WorkloadError(found, hint="name a Python file with bench_* functions")
     if not path.endswith(".py"):
         raise WorkloadError(f"{path!r} is not a Python file", hint="name one that ends in .py")
     seconds = parse_seconds(arguments.time_limit, "--time-limit ")

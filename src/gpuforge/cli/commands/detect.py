@@ -54,6 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
             "gpuforge detect: --watch and --json cannot be combined",
             hint="run 'gpuforge detect --json --refresh' repeatedly instead",
         )
+    if arguments.watch and (arguments.snapshot or arguments.pasted):
+        raise UnknownName(
+            "gpuforge detect: --watch needs this machine, and a recorded one does not change",
+            hint="omit --watch",
+        )
     machine = _machine(arguments)
     _log_phases(machine)
     told = machine.devices or machine.failures or machine.others or machine.toolkits

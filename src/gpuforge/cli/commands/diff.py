@@ -27,7 +27,7 @@ from gpuforge.profiler.model import LABELS, Profile
 from gpuforge.profiler.page.difference import render_difference
 from gpuforge.units import counted, format_ns, format_seconds
 
-SUMMARY = "show what differs between two stored bench results or session files"
+SUMMARY = "show what differs between two bench results or session files"
 PATHS_SHOWN = 10
 
 

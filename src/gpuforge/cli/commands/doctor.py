@@ -16,10 +16,10 @@ from gpuforge.cli.main import FINE, NOTHING, PROBLEM
 from gpuforge.diagnose import Finding, Report
 from gpuforge.diagnose.run import load_checks, run_checks
 from gpuforge.diagnose.site import Site
-from gpuforge.errors import PlanRefused
+from gpuforge.errors import PlanRefused, UnknownName
 from gpuforge.probe import LiveProbe, Probe, SnapshotProbe
 
-SUMMARY = "check drivers, packages and the environment; repair what can be repaired safely"
+SUMMARY = "check drivers, packages and the environment; make safe repairs"
 
 SHOWN = ("check", "state", "message", "cause", "evidence", "steps", "elapsed_seconds")
 
@@ -69,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _list(as_json=arguments.json)
     if arguments.undo:
         return _undo(arguments)
+    if arguments.yes and not arguments.fix:
+        raise UnknownName("gpuforge doctor: --yes needs --fix or --undo", hint="add --fix")
     if arguments.fix and arguments.snapshot:
         raise PlanRefused("a recorded machine cannot be repaired", hint="omit --snapshot")
     probe = SnapshotProbe(Path(arguments.snapshot)) if arguments.snapshot else LiveProbe()

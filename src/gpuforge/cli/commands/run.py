@@ -14,8 +14,7 @@ SUMMARY = "run a program and report where its array functions ran"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options, which precede the program; what follows it are its own arguments."""
-    options = "[--save FILE] [--peaks] [--accelerate] [--lazy-imports] [--backend NAME] [--quiet]"
-    parser.usage = f"{parser.prog} {options} SCRIPT|-m MODULE [ARGS]"
+    parser.usage = f"{parser.prog} [OPTIONS] SCRIPT|-m MODULE [ARGS]"
     parser.add_argument(
         "--save",
         metavar="FILE",

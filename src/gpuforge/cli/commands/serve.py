@@ -22,7 +22,7 @@ from gpuforge.monitor.history import Recorder
 from gpuforge.monitor.sample import Sample, Sampler
 from gpuforge.units import parse_seconds
 
-SUMMARY = "show this machine in a browser, and export its readings to Prometheus"
+SUMMARY = "show this machine in a browser; export readings to Prometheus"
 INSTALL = "pip install 'gpuforge[serve]'"
 PORT = 8765
 SHORTEST_SECONDS = 0.1

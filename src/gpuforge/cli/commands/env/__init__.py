@@ -8,7 +8,7 @@ import importlib
 from gpuforge.cli import render
 from gpuforge.errors import EnvironmentMismatch, PlanRefused
 
-SUMMARY = "plan, export, create and verify Python environments for this hardware"
+SUMMARY = "plan, create and verify environments that fit this hardware"
 REFUSED = 1
 # Subcommand, the module that implements it, its summary.
 _ACTIONS = (
