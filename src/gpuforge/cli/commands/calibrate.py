@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.calibration.probes import Point
     from gpuforge.runtime.session import Session
 
-SUMMARY = "measure how fast each installed backend is on this machine, compared with NumPy"
+SUMMARY = "measure how fast each backend is here, compared with NumPy"
 BYTES_PER_ELEMENT = 4
 
 
@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     session = default_session()
     if arguments.export or arguments.read:
         return _exchange(session, arguments)
+    if not arguments.list:
+        render.message("measuring the backends; this takes about ten seconds")
     failures = _open_all(session)
     if arguments.list:
         return _list(session, failures, as_json=arguments.json)
@@ -81,7 +83,7 @@ def _exchange(session: Session, arguments: argparse.Namespace) -> int:
         done, text = "exported", f"wrote {points} measurements to {arguments.export}"
     else:
         points = import_constants(session.history, Path(arguments.read))
-        done, text = "imported", f"read {points} measurements from {arguments.read}"
+        done, text = "imported", f"read {points} new measurements from {arguments.read}"
     if session.history.problem:
         render.message(f"warning: {session.history.problem}")
     if arguments.json:
@@ -103,7 +105,7 @@ def _measure_peaks(session: Session) -> None:
     for backend in (session.reference, *session.backends()):
         for what, told in peaks.measure(session.history, session.reference, backend):
             if "unknown" in told:
-                render.message(f"the peak {what} of {backend.name} is unknown: {told['unknown']}")
+                render.message(f"highest rate of {backend.name}, {what}: {told['unknown']}")
 
 
 def _measure(session: Session, start: float) -> list[Point]:
@@ -116,7 +118,9 @@ def _measure(session: Session, start: float) -> list[Point]:
     points: list[Point] = []
     total = sum(len(left) for _, _, left in plan_probes(session.history, backends))
     left = max(LIMIT_SECONDS - (perf_counter() - start), LIMIT_SECONDS / 2)
-    with tqdm(total=total, unit="measurement", leave=False, disable=not sys.stderr.isatty()) as bar:
+    with tqdm(
+        total=total, unit=" measurements", leave=False, disable=not sys.stderr.isatty()
+    ) as bar:
         for point in calibrate(session.history, session.reference, backends, limit=left):
             points.append(point)
             bar.set_description(f"{point.probe} on {point.backend}")

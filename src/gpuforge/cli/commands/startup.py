@@ -14,7 +14,7 @@ from gpuforge.errors import UnknownName
 from gpuforge.runtime.startup import caches, record
 from gpuforge.units import format_seconds
 
-SUMMARY = "show how long libraries took to load in the last program, or measure what gpuforge saves"
+SUMMARY = "show how long the last program took to load its libraries"
 QUICK_SECONDS, SECONDS = 4.0, 60.0
 """Time limits of the validation, without the start of the command itself."""
 
@@ -46,6 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     imports = found.get("imports", {})
     if arguments.measure:
         unused = [name for name, one in imports.items() if one["seconds"] is None]
+        if not unused:
+            text = "nothing to measure: the last program deferred no import that it did not need"
+            render.message(text)
         record.keep_import_seconds(measure_imports([name for name in unused if "." not in name]))
     chosen = settings.load().settings
     document = {

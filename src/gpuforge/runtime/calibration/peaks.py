@@ -40,6 +40,12 @@ _NOT_MEASURED = {
     **dict.fromkeys(REST, "not measured yet: run 'gpuforge calibrate'"),
 }
 _CLOSED = "its library was closed before the profile ended"
+
+
+class UnsteadyTimes(Exception):
+    """The times of the same call disagree, so that the fastest says little."""
+
+
 Told = dict[str, Any]
 """``per_second`` and ``source``, or ``unknown`` with the reason"""
 
@@ -94,6 +100,9 @@ def _missing(
             per_second, of = (
                 _link(backend, what) if what in LINKS else _work(backend, reference, what)
             )
+        except UnsteadyTimes as error:
+            yield what, {"unknown": str(error)}
+            continue
         except Exception as error:  # noqa: BLE001 - a device may fail in any way, memory included
             yield what, {"unknown": describe_error(error)}
             continue
@@ -164,7 +173,7 @@ def _fastest(call: Callable[[], object]) -> float:
         call()
         times.append(perf_counter() - start)
     if not agree(times):
-        raise ValueError("its times vary too much: other programs used the machine")
+        raise UnsteadyTimes("not measured: its times vary too much")
     return min(times)
 
 

@@ -167,7 +167,7 @@ def _progress(*, quiet: bool) -> Iterator[Report]:
 
     # None makes tqdm show the bar on a terminal only.
     hidden = True if quiet else None
-    with tqdm(total=1, unit="package", leave=False, dynamic_ncols=True, disable=hidden) as bar:
+    with tqdm(total=1, unit=" packages", leave=False, dynamic_ncols=True, disable=hidden) as bar:
 
         def report(what: str, done: int, total: int) -> None:
             bar.total, bar.n = total, done

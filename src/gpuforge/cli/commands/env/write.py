@@ -85,6 +85,7 @@ def refresh(found: argparse.Namespace) -> int:
     """Query the index for newer releases, and cache the answers for later plans."""
     chosen = loaded(found)
     today = datetime.now(UTC).date()
+    render.message("asking the package index for releases; this takes some seconds")
     newest = refresh_releases(cache_folder(chosen), today, index=chosen.package_index)
     if found.json:
         render.document({"newest": newest, "asked": today.isoformat()})
