@@ -19,7 +19,7 @@ def render_explanation(answer: Explanation) -> str:
         lines = "line" if answer.lines_read == 1 else "lines"
         return f"{NOT_NAMED} ({answer.lines_read} {lines} read)"
     named = answer.matches[0] if answer.cause else None
-    parts = [_full(named)] if named else [f"{NOT_NAMED}The closest:"]
+    parts = [_full(named)] if named else [f"{NOT_NAMED} The closest:"]
     others = answer.matches[1:] if named else answer.matches
     if others:
         parts.append("\n".join(

@@ -61,7 +61,7 @@ def _read(file: IO[bytes], called: str, most_bytes: int) -> Profile:
     start = file.read(len(MAGIC) + 1)
     if start[: len(MAGIC)] != MAGIC or len(start) <= len(MAGIC):
         raise WorkloadError(
-            f"{called} is not a session file: its signature is missing",
+            f"{called} is not a session file, or its beginning is lost",
             hint="record one with 'gpuforge run --save FILE SCRIPT'",
         )
     if not 1 <= start[-1] <= VERSION:
