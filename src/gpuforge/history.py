@@ -348,7 +348,8 @@ class History:
         except sqlite3.Error as error:
             self._recover(error, number)
         except OSError as error:
-            self._pause(f"timings are not stored: {error}")
+            where = error.filename or self.path.parent
+            self._pause(f"timings are not stored: {where}: {error.strerror or error}")
 
     def _paused(self) -> bool:
         return time.monotonic() < self._paused_until

@@ -151,7 +151,9 @@ def _warnings(session: Session, points: list[Point], busy: str) -> Iterator[str]
         for backend in left
     )
     if missing:
-        yield f"{missing} measurements remain: run 'gpuforge calibrate' again to continue"
+        stored = not session.history.problem
+        again = ": run 'gpuforge calibrate' again to continue" if stored else ""
+        yield f"{missing} measurements remain{again}"
     for probe, name in sorted(unable):
         reason = next(p.reason for p in points if (p.probe, p.backend) == (probe, name))
         yield f"{probe} cannot be run by {name}: {reason}"
@@ -164,6 +166,7 @@ def _warnings(session: Session, points: list[Point], busy: str) -> Iterator[str]
         yield "hint: run 'gpuforge calibrate --reset' when they have finished"
     if session.history.problem:
         yield f"warning: {session.history.problem}"
+        yield "hint: name a folder of your own: gpuforge config set cache_folder FOLDER"
 
 
 def _report(session: Session, points: list[Point], *, as_json: bool) -> None:

@@ -153,7 +153,7 @@ def _comparison(record: KindRecord) -> list[str]:
 def _notes(session: Session) -> list[str]:
     notes = list(session.notes)
     if session.history.problem:
-        notes.append(f"learned timings: {session.history.problem}")
+        notes.append(session.history.problem)
     if session.settings.numerics == "relaxed":
         notes.append(
             "numerics are relaxed: warnings may be missing, and precision depends on the backend"
