@@ -435,6 +435,13 @@ def test_a_python_that_is_not_there_is_said() -> None:
         ("error: failed to copy: No space left on device (os error 28)", "the disk is full"),
         ("ERROR: Could not install packages due to an OSError: [Errno 28] ENOSPC", "disk is full"),
         ("error: Failed to fetch: `https://x/`\n  dns error", "cannot be reached"),
+        (
+            "WARNING: Retrying (Retry(total=1, connect=None, status=None)) after connection broken"
+            " by 'NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at"
+            " 0x7f>: Failed to establish a new connection: [Errno 111] Connection refused')':"
+            " /simple/numpy/",
+            "('NewConnectionError('Failed to establish a new connection",
+        ),
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM", "does not match its hash"),
         ("HTTP status client error (403 Forbidden)", "refuses access"),
         ("error: externally-managed-environment", "managed by the system"),

@@ -14,6 +14,10 @@ _NOT_FOUND = re.compile(
     r"|No matching distribution found for (?P<pip>[A-Za-z0-9._-]+)"
 )
 _ADDRESS = re.compile(r"(?:https?|file)://[^\s`'\"<>()]+")
+# Where pip says that it tries again, the reason stands behind its counters and objects.
+_NOISE = re.compile(
+    r"WARNING: Retrying \(.*?\)\) after connection broken by |<pip\._vendor[^>]*>: "
+)
 _VERSIONS_NONE = re.compile(r"from versions: none|not found in the")
 
 
@@ -34,7 +38,7 @@ def explain_failure(
     for cause in registry.table(__file__, "failures")["cause"]:
         found = re.search(cause["pattern"], tail)
         if found:
-            line = " ".join(tail[tail.rfind("\n", 0, found.start()) + 1 :].split())
+            line = _NOISE.sub("", " ".join(tail[tail.rfind("\n", 0, found.start()) + 1 :].split()))
             said = shorten(line, 200, placeholder=" ...")
             if len(said) < 100:  # the next word, an address perhaps, is longer than the rest
                 said = line[:200]
