@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -143,3 +144,20 @@ def test_wrong_usage_is_answered_by_the_command_that_was_meant(
     assert main(arguments.split()) == 2
     found = capsys.readouterr()
     assert message in found.err and hint in found.err and not found.out
+
+
+@pytest.mark.parametrize("command", ["bench {0}/bench_x.py --save", "run --save"])
+def test_a_result_that_cannot_be_written_is_refused_before_the_work(
+    command: str,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = tmp_path / "bench_x.py"
+    program.write_text("print('worked')")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)  # also for root
+    for target in (tmp_path, tmp_path / "result", tmp_path / "none" / "result"):
+        words = [*command.format(tmp_path).split(), str(target)]
+        assert main([*words, str(program)] if words[0] == "run" else words) == 2
+        found = capfd.readouterr()
+        assert f"{str(target)!r} cannot be written" in found.err and not found.out

@@ -22,13 +22,16 @@ def check_target(target: str | os.PathLike[str]) -> None:
     Raises
     ------
     WorkloadError
-        If the folder does not exist, or an existing file is not a session file.
+        If the folder does not exist, it or an existing file cannot be written, or the file is not
+        a session file.
     """
     path = os.fspath(target)
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise unwritable(path, FileNotFoundError(f"no folder {folder!r}"))
     _check(path)
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise unwritable(path, PermissionError("you have no permission to write there"))
 
 
 def _check(path: str) -> None:

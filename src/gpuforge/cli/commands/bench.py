@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -94,11 +95,13 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.against:
         return _against(Path(path), only, seconds, arguments)
-    if arguments.save and not Path(arguments.save).parent.is_dir():  # before a minute is spent
-        raise WorkloadError(
-            f"{arguments.save!r} cannot be written: its folder does not exist",
-            hint="name another file",
-        )
+    if arguments.save:  # before a minute is spent
+        target = Path(arguments.save)
+        if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
+            raise WorkloadError(
+                f"{arguments.save!r} cannot be written",
+                hint="name a file in a folder that exists and that you may write to",
+            )
     return _measure(Path(path), only, seconds, arguments)
 
 

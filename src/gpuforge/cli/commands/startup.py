@@ -47,8 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.measure:
         unused = [name for name, one in imports.items() if one["seconds"] is None]
         if not unused:
-            text = "nothing to measure: the last program deferred no import that it did not need"
-            render.message(text)
+            render.message("nothing to measure: no deferred import was left unused")
         record.keep_import_seconds(measure_imports([name for name in unused if "." not in name]))
     chosen = settings.load().settings
     document = {
