@@ -65,10 +65,7 @@ class UnknownName(GpuForgeError, LookupError):
     def among(
         cls, what: str, name: str, known: Iterable[str], *, hint: str = "", listing: str = ""
     ) -> UnknownName:
-        """Return the error for `name`; its hint is the nearest of `known`, or all of them.
-
-        Where these are many, `listing` is the command that lists them.
-        """
+        """Return the error for `name`; its hint is the nearest of `known`, or how to list them."""
         hint = hint or suggestion(name, sorted(known))
         if listing and hint.startswith("known: "):
             hint = f"list them with '{listing}'"

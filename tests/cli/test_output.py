@@ -134,8 +134,8 @@ def test_the_list_of_commands_fits_a_terminal(capsys: pytest.CaptureFixture[str]
         ("config get zzz", "unknown setting 'zzz'", "list them with 'gpuforge config show'"),
         ("doctor zzz", "unknown check 'zzz'", "list them with 'gpuforge doctor --list'"),
         ("doctor --yes", "--yes needs --fix or --undo", "add --fix"),
-        ("detect --watch --snapshot x", "--watch needs this machine", "omit --watch"),
         ("bench .", "'.' is a folder", "name a Python file"),
+        ("serve --port x", "--port: not a whole number: 'x'", "see 'gpuforge serve --help'"),
     ],
 )
 def test_wrong_usage_is_answered_by_the_command_that_was_meant(

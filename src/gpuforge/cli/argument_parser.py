@@ -23,6 +23,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         hint = f"see '{self.prog} --help'"
+        message = message.replace("invalid int value: ", "not a whole number: ")
         flag = message.removeprefix(_UNKNOWN).split(" ")[0].partition("=")[0]
         if message.startswith(_UNKNOWN) and flag.startswith("--"):
             flags = [name[2:] for name in self._option_string_actions if name.startswith("--")]

@@ -98,10 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.save:  # before a minute is spent
         target = Path(arguments.save)
         if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
-            raise WorkloadError(
-                f"{arguments.save!r} cannot be written",
-                hint="name a file in a folder that exists and that you may write to",
-            )
+            raise WorkloadError(f"{arguments.save!r} cannot be written", hint="name another file")
     return _measure(Path(path), only, seconds, arguments)
 
 

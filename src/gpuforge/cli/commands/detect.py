@@ -54,11 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
             "gpuforge detect: --watch and --json cannot be combined",
             hint="run 'gpuforge detect --json --refresh' repeatedly instead",
         )
-    if arguments.watch and (arguments.snapshot or arguments.pasted):
-        raise UnknownName(
-            "gpuforge detect: --watch needs this machine, and a recorded one does not change",
-            hint="omit --watch",
-        )
     machine = _machine(arguments)
     _log_phases(machine)
     told = machine.devices or machine.failures or machine.others or machine.toolkits
@@ -75,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.why and (reasons := machine_view.reasons(machine)):
         show = render.message if arguments.json else render.data
         show(reasons)
+    elif arguments.why:
+        render.message("--why has nothing to show: it explains GPUs, and none was found")
     if machine.error and not arguments.json:
         command = f"explain {arguments.pasted}" if arguments.pasted else "doctor"
         render.message(f"next: 'gpuforge {command}' shows how to fix it")
