@@ -156,6 +156,9 @@ def test_a_result_that_cannot_be_written_is_refused_before_the_work(
     program = tmp_path / "bench_x.py"
     program.write_text("print('worked')")
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)  # also for root
+    monkeypatch.setattr(
+        "gpuforge.cli.commands.run.replace_this_process", lambda *_: pytest.fail("it was run")
+    )
     for target in (tmp_path, tmp_path / "result", tmp_path / "none" / "result"):
         words = [*command.format(tmp_path).split(), str(target)]
         assert main([*words, str(program)] if words[0] == "run" else words) == 2
