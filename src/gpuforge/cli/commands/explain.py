@@ -60,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
         render.document({"matches": matches})
     else:
         render.data(str(answer))
+        if not answer.cause:
+            render.message("next: 'gpuforge doctor' checks this machine and its packages")
     return FINE if answer.cause else NOTHING
 
 
