@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from gpuforge.errors import UnknownName, nearest
@@ -38,10 +37,8 @@ class ArgumentParser(argparse.ArgumentParser):
 class _SubcommandParser(ArgumentParser):
     """A parser that refuses what it does not know itself: it knows the flags that come near."""
 
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        found, unknown = super().parse_known_args(args, namespace)
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
+        found, unknown = super().parse_known_args(*args, **kwargs)
         if unknown:
             self.error(_UNKNOWN + " ".join(unknown))
         return found, unknown

@@ -98,7 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.save:  # before a minute is spent
         target = Path(arguments.save)
         if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
-            raise WorkloadError(f"{arguments.save!r} cannot be written", hint="name another file")
+            why = "it is a folder" if target.is_dir() else "you may not write there"
+            why = why if target.parent.is_dir() else "its folder does not exist"
+            text = f"{arguments.save!r} cannot be written: {why}"
+            raise WorkloadError(text, hint="name another file")
     return _measure(Path(path), only, seconds, arguments)
 
 

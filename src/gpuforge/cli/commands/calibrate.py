@@ -155,8 +155,7 @@ def _warnings(session: Session, points: list[Point], busy: str) -> Iterator[str]
         for backend in left
     )
     if missing:
-        stored = not session.history.problem
-        again = ": run 'gpuforge calibrate' again to continue" if stored else ""
+        again = "" if session.history.problem else ": run 'gpuforge calibrate' again to continue"
         yield f"{missing} measurements remain{again}"
     for probe, name in sorted(unable):
         reason = next(p.reason for p in points if (p.probe, p.backend) == (probe, name))
