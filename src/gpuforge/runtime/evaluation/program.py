@@ -136,7 +136,7 @@ def _turn(repetition: Repetition, lowering: Lowering) -> Program:
         if found[output] not in given and found.count(found[output]) == 1
     )  # fmt: skip
     made = Program(graph, lowering, owned)
-    made.checks_finite = False
+    made.checks_finite = made.eager = False
     return made
 
 
