@@ -60,15 +60,12 @@ def folded(turns: list[Turn], alive: set[int]) -> list[Part]:
 
     `alive` holds the ids of the nodes that something else still refers to.
     """
-    used: list[set[int]] = [set()]  # for each turn, from the last on: what comes after it uses
-    for turn in reversed(turns):
-        used.append(used[-1].union(map(id, turn.inputs)))
-    used.reverse()
+    latest = {id(value): at for at, turn in enumerate(turns) for value in turn.inputs}
 
     def is_passed_on(at: int) -> bool:
         """Return whether only the next turn uses the outputs of this one."""
         mine = set(map(id, turns[at].nodes))
-        return mine.isdisjoint(alive) and mine.isdisjoint(used[at + 2])
+        return mine.isdisjoint(alive) and all(latest.get(one, 0) <= at + 1 for one in mine)
 
     made: list[Turn | Part] = []
     at = 0
@@ -198,6 +195,8 @@ def _loop(
 def _divide_before(turn: Turn, first: Turn, body: list[_Step]) -> tuple[Turn | None, Turn | None]:
     """Return a turn without the times of a loop that it ends with, and these; else None."""
     length, steps = len(body), _steps(turn, None)
+    if _steps(first, turn)[:length] != body:
+        return None, None  # the loop starts again at the first turn
     times = 0
     while (times + 2) * length <= len(steps):  # the first of them needs the values before it
         end = len(steps) - times * length
@@ -270,11 +269,12 @@ class _Loop:
                 source = at - use + self.length
                 if source < 0:
                     return False  # it is from before the time before
-                slot = turn.slots.get(turn.entries[place][1][number])
-                if slot is None:
-                    return False
-                value = turn.inputs[slot]
-                made = self._input(source, (INPUT, (), self.body[source].kind or ()), value)
+                given = turn.entries[place][1][number]
+                entry = INPUT, (), self.body[source].kind or ()
+                if given not in turn.slots or turn.entries[given] != entry:
+                    return False  # it has another shape before the first time
+                value = turn.inputs[turn.slots[given]]
+                made = self._input(source, entry, value)
                 if self.around.inputs[made] is not value:
                     return False  # two arrays become one after the first time
         return True
@@ -307,7 +307,7 @@ class _Loop:
             values.append(turn.inputs[turn.slots[one]])
         assert entry is not None
         if use[0] is _SAME or _is_one(values):
-            key = use if use[0] is _SAME else (entry, repr(values[0]), values[0].__class__)
+            key = use if use[0] is _SAME else (entry, _exactly(values[0]))
             return self._input(key, entry, values[0])
         dtype = self._dtype_of_numbers(at, number) if entry[0] is NUMBER else values[0].dtype
         return None if dtype is None else self._stacked(entry, values, dtype)
@@ -388,7 +388,10 @@ class _Loop:
 
 def _is_one(values: Sequence[Any]) -> bool:
     """Return whether numbers or arrays are all the same, down to the sign of zeros."""
-    first = values[0]
-    if type(first) is np.ndarray:
-        return all(value is first or value.tobytes() == first.tobytes() for value in values)
-    return all(value is first or repr(value) == repr(first) for value in values)
+    first = _exactly(values[0])
+    return all(value is values[0] or _exactly(value) == first for value in values)
+
+
+def _exactly(value: Any) -> bytes | str:
+    """Return what tells a number or an array from others of its dtype and shape."""
+    return value.tobytes() if type(value) is np.ndarray else repr(value)
