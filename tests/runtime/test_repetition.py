@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -152,7 +153,40 @@ def large_numbers(x: Any, y: Any) -> Any:
     return n
 
 
+def nearly_equal_numbers(x: Any, y: Any) -> Any:
+    """NumPy prints both numbers alike."""
+    for _ in range(150):
+        x = x * np.float64(0.123456789012) + np.float64(0.123456789099)
+    return x
+
+
+def begun_again(x: Any, y: Any) -> Any:
+    """The loop starts anew between two full tapes."""
+    z = y * 1.0 * 1.0
+    for times in (42, 400):
+        total = z
+        for _ in range(times):
+            total = total * 1.0 + x
+    return total
+
+
+def grown(x: Any, y: Any) -> Any:
+    """The first sum has one row, the others have all."""
+    total = x[:1] * 1.0
+    for _ in range(600):
+        total = total + y
+    return total
+
+
+def whole_numbers(x: Any, y: Any) -> Any:
+    n, m = (x * 1000).astype(np.int64), (y * 10).astype(np.int64) + 50
+    for k in range(200):
+        n = n // m + k - n % (k + 3)
+    return n
+
+
 LOOPS: list[Callable[..., Any]] = [
+    nearly_equal_numbers, begun_again, grown, whole_numbers,
     waves, paths, swapped, three_ago, series, single_precision, integers, windows, backwards,
     two_loops, kept, looked_at, coefficients, turned, two_become_one, rows, large_numbers,
 ]  # fmt: skip
@@ -207,6 +241,66 @@ def test_on_a_library_that_compiles(loop: Any) -> None:
             plain, recorded = given(), given()
             same(loop(*plain), placed(*recorded), 1e-5 if loop is single_precision else 1e-9)
             same(plain, recorded, 1e-9)
+
+
+def test_a_library_that_compiles_runs_loops_with_guards_and_of_growing_arrays() -> None:
+    jax = pytest.importorskip("gpuforge.runtime.backends.jax")
+    pytest.importorskip("jax")
+    for loop in (whole_numbers, grown):
+        engine = BackendEngine(
+            jax.open_devices()[-1], NumpyBackend(), Programs(), compile_seconds=60.0
+        )
+        same(loop(*given()), record(loop, given(), {}, engine).result, 1e-9)
+        assert (engine.outcome.refused, engine.outcome.settled) == ("", "")
+
+
+def mixed(x: Any, p: Any, q: Any) -> Any:
+    for k in range(400):
+        x = x * 0.5 + (p, q)[k * k // 7 % 2]
+    return x
+
+
+def test_small_arguments_are_no_constants_of_a_replay() -> None:
+    """They may be equal in the call that is recorded, and change from turn to turn."""
+    pytest.importorskip("jax")
+    with gf.session(history=False):
+        placed = gf.offload(backend="jax", convert=True)(mixed)
+        for number in (0.0, 1.0, 2.0):
+            values = np.ones(4), np.full(4, number), np.full(4, 2 * number)
+            same(mixed(*values), placed(*values), 1e-9)
+
+
+def test_long_loops_take_little_memory() -> None:
+    def long(x: Any) -> Any:
+        for k in range(10_000):
+            x = x * 0.5 + k
+        return x
+
+    assert _peak(long, np.ones(4)) < 30e6
+
+
+def test_constants_of_tapes_that_wait_take_little_memory(monkeypatch: Any) -> None:
+    def drawn(x: Any) -> Any:
+        draw = np.random.default_rng(1)
+        for _ in range(1000):
+            x = x * 0.5 + draw.normal(size=10_000)
+        return x
+
+    monkeypatch.setattr("gpuforge.runtime.array.recorder.MOST_WAITING_BYTES", 1 << 20)
+    assert _peak(drawn, np.ones(10_000)) < 30e6
+
+
+def _peak(loop: Any, x: Any) -> int:
+    """Return how many bytes a recorded call needs, which is compared with a plain one."""
+    expected = loop(x)
+    tracemalloc.start()
+    try:
+        found = record(loop, (x,), {}, Repeating()).result
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    same(expected, found)
+    return peak
 
 
 def test_a_loop_that_raises_has_made_its_writes() -> None:

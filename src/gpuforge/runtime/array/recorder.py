@@ -43,6 +43,8 @@ TAPE_BYTES = 1 << 30
 """Most bytes of a longer tape, if all its values were of the largest one's size."""
 MOST_TURNS = 4096
 """So many full tapes are not left to wait."""
+MOST_WAITING_BYTES = 1 << 28
+"""Nor are tapes for which so many bytes of arrays are kept that are not arguments."""
 MOST_EVALUATIONS = 256
 """A call with more evaluations is not replayed."""
 NUMERIC_KINDS = "biufc"
@@ -149,14 +151,16 @@ class Recorder:
     tape_limit : what `TAPE_LIMIT` is for this tape
     stretched : whether that was set for its arrays
     turns : full tapes that wait to be evaluated
+    parts : what has been made of earlier ones and is not evaluated yet
+    waiting_bytes : bytes of arrays, not counting arguments, that are kept for the turns
     alike : how many of them compute the same as the one before
     left : whether this tape goes on beyond the loop of the one before
     """
 
     __slots__ = (
         "__weakref__ able alike arguments began closed engine errstate evaluated evaluations"
-        " exports fallbacks filters left modes namespace quick reads stretched strided tape"
-        " tape_limit trouble turned turns"
+        " exports fallbacks filters left modes namespace parts quick reads stretched strided tape"
+        " tape_limit trouble turned turns waiting_bytes"
     ).split()
 
     def __init__(self, engine: Engine) -> None:
@@ -166,7 +170,8 @@ class Recorder:
         self.quick = engine.able.quick
         self.tape_limit, self.stretched = TAPE_LIMIT, False
         self.turns: list[Turn] = []
-        self.alike, self.left = 0, False
+        self.parts: list[Any] = []
+        self.alike, self.left, self.waiting_bytes = 0, False, 0
         self.fallbacks: dict[tuple[str, str], tuple[str, int]] = {}
         self.evaluated = self.reads = 0
         self.evaluations: list[Evaluation] | None = None
@@ -236,13 +241,26 @@ class Recorder:
         for node in tape.nodes:
             if node is not None:
                 node.tape = None
+        self._keep_inputs(tape, set(map(id, before.inputs)) if before else set())
         self.turns.append(Turn.of(tape, wanted, before))
         self.alike += before is not None and self.turns[-1].is_like(before)
         self.left = False
         if self.engine.pace is not None:
             self.engine.pace.check_turn(is_loop=2 * self.alike > len(self.turns))
-        if len(self.turns) > MOST_TURNS:
+        if len(self.turns) > MOST_TURNS or self.waiting_bytes > MOST_WAITING_BYTES:
             self._evaluate_turns()
+
+    def _keep_inputs(self, tape: Tape, known: set[int]) -> None:
+        """Prepare the inputs of a tape that waits; `known` are the ids of the last one's.
+
+        Arguments become nodes: other arrays are constants, also for a replay.
+        """
+        nodes = [one._storage.original for one in self.arguments]
+        originals = {id(node.host): node for node in nodes}
+        tape.inputs = [originals.get(id(value), value) for value in tape.inputs]
+        self.waiting_bytes += sum(
+            one.nbytes for one in tape.inputs if type(one) is np.ndarray and id(one) not in known
+        )
 
     @staticmethod
     def _wanted(tape: Tape) -> list[int]:
@@ -284,7 +302,8 @@ class Recorder:
             tape.entries.append((INPUT, (), (node.dtype, node.shape)))
             tape.nodes.append(node)
             value = node.host if node.value is None else node.value
-            tape.inputs.append(node if value is None else value)  # its turn may wait
+            # Its turn may wait, or this tape, which must then be able to tell it from a constant.
+            tape.inputs.append(node if value is None or node.made else value)
             tape.origins.append(node.made)
         return node.index
 
@@ -326,8 +345,9 @@ class Recorder:
             last = self.tape.entries[-1:]
             if last and not last[0][0].raises:
                 self.turn()
-            self._evaluate_turns()
+        self._evaluate_turns()
         tape, self.tape = self.tape, Tape()
+        resolve(tape)
         self.tape_limit, self.stretched = TAPE_LIMIT, False
         wanted = self._wanted(tape)
         try:
@@ -347,7 +367,28 @@ class Recorder:
                 node.tape = None
 
     def _evaluate_turns(self) -> None:
-        """Evaluate the tapes that wait, equal ones together."""
+        """Evaluate the tapes that wait, equal ones together.
+
+        What has been evaluated is dropped at once, so that memory is free for what follows.
+        """
+        if self.turns:
+            self._fold()
+        while self.parts:
+            part = self.parts[0]
+            if part.wanted:
+                resolve(part.tape)
+                try:
+                    values = self.engine.run(part.tape, part.wanted, self.modes)
+                except NotRecordable as error:
+                    self.trouble = str(error)
+                    raise
+                self.evaluated += part.operations
+                self._keep(part.tape, part.nodes, values)
+                values.clear()
+            del self.parts[0]
+
+    def _fold(self) -> None:
+        """Turn the tapes that wait into what is to be evaluated for them."""
         from gpuforge.runtime.array.repetition import folded
 
         turns, tape = self.turns, self.tape
@@ -360,19 +401,9 @@ class Recorder:
             if referred > held[id(node)] + 1
         }
         alive.update(map(id, tape.inputs))
-        for part in folded(list(turns), alive):
-            if not part.wanted:
-                continue
-            resolve(part.tape)
-            try:
-                values = self.engine.run(part.tape, part.wanted, self.modes)
-            except NotRecordable as error:
-                self.trouble = str(error)
-                raise
-            self.evaluated += part.operations
-            self._keep(part.tape, part.nodes, values)
-        self.turns, self.alike, self.began = [], 0, None
-        resolve(tape)
+        self.parts += folded(list(turns), alive)
+        self.turns, self.began = [], None
+        self.alike = self.waiting_bytes = 0
 
     def _keep(self, tape: Tape, nodes: list[Any], values: list[Any]) -> None:
         """Keep the values of an evaluated tape in their nodes."""
