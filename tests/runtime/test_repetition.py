@@ -12,6 +12,7 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.runtime.array.graph import REPEAT
+from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
 from gpuforge.runtime.evaluation.recording import record
@@ -270,12 +271,23 @@ def test_small_arguments_are_no_constants_of_a_replay() -> None:
             same(mixed(*values), placed(*values), 1e-9)
 
 
-def test_long_loops_take_little_memory() -> None:
-    def long(x: Any) -> Any:
-        for k in range(10_000):
-            x = x * 0.5 + k
-        return x
+def long(x: Any) -> Any:
+    for k in range(10_000):
+        x = x * 0.5 + k
+    return x
 
+
+def test_a_loop_with_many_numbers_is_replayed(monkeypatch: Any) -> None:
+    pytest.importorskip("jax")
+    with gf.session(history=False):
+        placed = gf.offload(backend="jax", convert=True)(long)
+        for _ in range(3):
+            placed(np.ones(4))
+        monkeypatch.setattr(Recorder, "turn", lambda _: pytest.fail("it is recorded"))
+        same(long(np.full(4, 2.0)), placed(np.full(4, 2.0)), 1e-9)
+
+
+def test_long_loops_take_little_memory() -> None:
     assert _peak(long, np.ones(4)) < 30e6
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuforge.dataclass import dataclass, replace
 from gpuforge.runtime.array.array import Array, node_of, order_of
-from gpuforge.runtime.array.graph import INPUT, Lines, Node, Output
+from gpuforge.runtime.array.graph import INPUT, REPEAT, Lines, Node, Output
 from gpuforge.runtime.array.recorder import Evaluation, Host, Recorder
 from gpuforge.runtime.array.storage import Step, follow, in_order
 from gpuforge.runtime.function.dependence import Dependence
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_CONSTANT_BYTES = 1 << 16
 """Limit for an array that the body creates, which a replay has to keep."""
+MAX_NUMBERS_BYTES = 1 << 21
+"""Limit for the numbers of all turns of a loop, such as its counter."""
 
 
 @dataclass(frozen=True)
@@ -269,6 +271,10 @@ def _links(noted: Noted, arrays: list[int], first: list[int]) -> list[Link] | No
     links = []
     for one in noted.evaluations:
         given: list[tuple[int | None, Any]] = []
+        repetitions = [entry[2][0] for entry in one.program.graph.entries if entry[0] is REPEAT]
+        most = dict.fromkeys(
+            (place for loop in repetitions for place in loop.each), MAX_NUMBERS_BYTES
+        )
         for place, value in zip(one.program.inputs, one.inputs, strict=True):
             source = noted.sources.get(id(value))
             if type(value) is Output:
@@ -277,7 +283,7 @@ def _links(noted: Noted, arrays: list[int], first: list[int]) -> list[Link] | No
                 given.append((arrays[source], None))
             elif one.program.graph.entries[place][0] is not INPUT:
                 given.append((None, value))
-            elif type(value) is np.ndarray and value.nbytes <= MAX_CONSTANT_BYTES:
+            elif type(value) is np.ndarray and value.nbytes <= most.get(place, MAX_CONSTANT_BYTES):
                 given.append((None, value.copy()))
             else:
                 return None
