@@ -384,7 +384,7 @@ class Recorder:
                     raise
                 self.evaluated += part.operations
                 self._keep(part.tape, part.nodes, values)
-                values.clear()
+                del values
             del self.parts[0]
 
     def _fold(self) -> None:

@@ -226,6 +226,7 @@ class _Box:
     starts, lengths, steps : for each axis of the array; steps are positive
     turned : axes that are reversed
     shape : shape of the result, with new axes and without integer-indexed ones
+    moves : whether some starts are known only when the program runs
     """
 
     starts: list[Any]
@@ -274,7 +275,7 @@ def _getitem(jax: Any, x: Any, *rest: Any) -> Any:
         starts, ends = [0] * len(spans), spans
     else:
         starts, ends = box.starts, [a + n for a, n in zip(box.starts, spans, strict=True)]
-    if box.moves <= any(step > 1 for step in box.steps):
+    if not box.moves or any(step > 1 for step in box.steps):
         x = jax.lax.slice(x, starts, ends, box.steps)
     if box.turned:
         x = jax.lax.rev(x, box.turned)
