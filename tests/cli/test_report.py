@@ -135,10 +135,9 @@ def test_what_cannot_be_written_is_said(
         ("no.gfp", "error: 'no.gfp' cannot be read: No such file or directory\n"
                    "hint: check the path\n"),
         ("folder", "error: 'folder' cannot be read: Is a directory\nhint: check the path\n"),
-        ("text.gfp", "error: 'text.gfp' is not a session file: its signature is "
-                     "missing\nhint: record one with 'gpuforge run --save FILE SCRIPT'\n"),
-        ("empty.gfp", "error: 'empty.gfp' is not a session file: its signature is "
-                      "missing\n"
+        ("text.gfp", "error: 'text.gfp' is not a session file, or its beginning is lost\n"
+                     "hint: record one with 'gpuforge run --save FILE SCRIPT'\n"),
+        ("empty.gfp", "error: 'empty.gfp' is not a session file, or its beginning is lost\n"
                       "hint: record one with 'gpuforge run --save FILE SCRIPT'\n"),
     ],
 )  # fmt: skip
