@@ -50,6 +50,17 @@ def chain(x):
         x = x * 0.5 + n
     return x
 
+class Settings:
+    half = 0.5
+
+def unknown(x):
+    for n in range(200):
+        x = x * getattr(Settings, "half") + n
+    return x
+
+if change == "depends":  # on more than its arguments: its calls are never replayed
+    change, chain = "gains", unknown
+
 def expected(backend, size, numpy_seconds):
     return Estimate(numpy_seconds / 4, 0.1, "whatever the machine")
 
@@ -119,8 +130,9 @@ def test_a_library_that_does_not_gain_is_never_imported(library: str, tmp_path: 
 
 
 @needs_room
-def test_a_library_that_gains_is_opened(torch: Any, tmp_path: Path) -> None:
-    assert run("torch", "gains", tmp_path)[0].startswith("opened True")
+@pytest.mark.parametrize("change", ["gains", "depends"])
+def test_a_library_that_gains_is_opened(torch: Any, tmp_path: Path, change: str) -> None:
+    assert run("torch", change, tmp_path)[0].startswith("opened True")
 
 
 @needs_room

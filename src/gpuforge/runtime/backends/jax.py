@@ -4,10 +4,10 @@ Where JAX differs from NumPy for some values there is a guard: it clamps indices
 conversions beyond the dtype, does not check integers divided by zero, and drops NaN in extremes of
 long arrays on a CPU. XLA flushes subnormal numbers to zero on the CPU in every operation. XLA's
 algebraic simplification is switched off per program: it simplifies ``(x + 1e300) - 1e300`` and
-``log(exp(x))`` to ``x``, and a mask times NaN to 0. On a CPU, programs are as fast without it. So
-is the rewriting to YNNPACK, except of matrix products: it takes for granted that broadcasts were
-simplified, and sums of products with axes of length 1 are wrong otherwise. LLVM
-rounds a product and a sum only once (FMA); a fence keeps them apart.
+``log(exp(x))`` to ``x``, and a mask times NaN to 0. On a CPU, programs are as fast without it. The
+rewriting to YNNPACK is switched off, too, except for matrix products: it relies on simplified
+broadcasts, without which sums of products with axes of length 1 are wrong. LLVM rounds a product
+and a sum only once (FMA); a fence keeps them apart.
 
 Sources: JAX documentation, ``jax.jit`` (compiler_options); XLA, `xla_disable_hlo_passes` and
 ``algebraic_simplifier.cc``.

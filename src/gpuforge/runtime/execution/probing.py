@@ -125,8 +125,8 @@ def _probe_recording(call: Call, library: Library) -> Placed:
     engine = BackendEngine(
         reference, reference, session.programs, exact=call.exact, pace=pace_of(call)
     )
-    made, noted = _recorded_on_numpy(call, engine)
-    if noted is not None:
+    made, recorded = _recorded_on_numpy(call, engine)
+    if recorded is not None:
         _open(call, library)
     return made
 
@@ -141,12 +141,12 @@ def _record_for_trial(call: Call, trial: Trial) -> Placed:
         backend, session.reference, trial.programs, exact=call.exact, pace=pace_of(call)
     )
     try:
-        made, noted = _recorded_on_numpy(call, engine)
+        made, recorded = _recorded_on_numpy(call, engine)
     except BaseException:
         session.trials.end(trial)
         raise
-    if noted is None:
-        if not call.function.stays:
+    if recorded is None:
+        if call.record.kind.recording_seconds:
             call.record.kind.curve(trial.device).refused = UNPAID
         session.trials.end(trial)
     elif backend.compiles and len(engine.graphs) > MAX_GRAPHS:
@@ -156,30 +156,31 @@ def _record_for_trial(call: Call, trial: Trial) -> Placed:
         trial.fail("its arrays are too large to be copied")
         session.trials.end(trial)
     else:
-        trial.replay = _replay_for_trial(call, noted, engine)
+        trial.replay = _replay_for_trial(call, recorded.noted, engine)
         session.trials.prepare(trial, engine.graphs)
         session.openings.open_in_background(_quick(call), GAINING)
     return made
 
 
-def _replay_for_trial(call: Call, noted: Noted, engine: Preparing) -> Replay | None:
+def _replay_for_trial(call: Call, noted: Noted | None, engine: Preparing) -> Replay | None:
     """Return what the next call is timed by if recording it again would take longer than it."""
     from gpuforge.runtime.evaluation.replay import replay_of
 
     dependence, kind = call.function.dependence, call.record.kind
-    if dependence is None or kind.first_recording_seconds < (numpy_seconds_of(call) or 0.0):
+    is_slow = kind.first_recording_seconds > (numpy_seconds_of(call) or 0.0)
+    if noted is None or dependence is None or not is_slow:
         return None
     return replay_of(noted, engine, dependence, call.args, call.kwargs)
 
 
-def _recorded_on_numpy(call: Call, engine: BackendEngine) -> tuple[Placed, Noted | None]:
-    """Record a call that NumPy evaluates; return it, and what it noted if a library may gain."""
+def _recorded_on_numpy(call: Call, engine: BackendEngine) -> tuple[Placed, Recorded | None]:
+    """Record a call that NumPy evaluates; return it, also as recorded if a library may gain."""
     pace = engine.pace
     call.record.probed = True
     recorded, seconds = recorded_or_written(call, engine, noting=True)
     if isinstance(recorded, Placed):
         return recorded, None
-    noted = None
+    pays = False
     if LOOP in call.function.operations:
         call.record.kind.unbounded = False
         call.record.kind.first_recording_seconds = max(
@@ -192,8 +193,8 @@ def _recorded_on_numpy(call: Call, engine: BackendEngine) -> tuple[Placed, Noted
     elif pace is not None and pace.graphs > 1 and not _can_be_replayed(recorded):
         note_overhead(call, pace.recording_seconds())
     else:
-        noted = recorded.noted
-    return _counted(call, recorded.result, seconds), noted
+        pays = True
+    return _counted(call, recorded.result, seconds), recorded if pays else None
 
 
 def _can_be_replayed(recorded: Recorded) -> bool:
